@@ -16,7 +16,6 @@ from pathlib import Path
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.envelopes import Whole
 
 ROOT = Path(__file__).parent.parent
 _MAX_SEED = 12_000
@@ -107,7 +106,7 @@ def wrap_lines() -> tuple[bytes, ...]:
     line = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
     quoted = json.dumps(line.decode())[1:-1].encode()
     return tuple(
-        sample.replace(b"LINE", quoted) if isinstance(one, Whole) else sample + line
+        sample.replace(b"LINE", quoted) if one.reader else sample + line
         for one in envelopes.list_envelopes().values()
         for sample in one.samples
     )

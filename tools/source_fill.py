@@ -146,7 +146,7 @@ class _Shape:
         if not mine or not theirs:
             return False
         values = {at for number in range(1, len(mine.groups()) + 1) for at in range(*mine.span(number))}
-        free = {at for start, end in production.shape.free_spans(theirs) for at in range(start, end)}
+        free = {at for start, end in production.shape.open_spans(theirs, words=False) for at in range(start, end)}
         return not any(message[at].isalpha() for at in free - values if at < len(message))
 
 

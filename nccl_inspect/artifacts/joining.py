@@ -222,7 +222,7 @@ def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:
         event = notice.event
-        if event is not None and engine.has_role(event, _DUMPING):
+        if event is not None and _DUMPING in engine.find_roles(event):
             rank = dict(getattr(event, "values", ())).get("global_rank")
             if isinstance(rank, int):
                 dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))

@@ -66,5 +66,5 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
     """
     head, data = peek(compression.unpack_data(file.open(), Allowance()), log_detection.tells_archives)
     if log_detection.is_zip(head):
-        return archives.read_zip_at(file.place, lambda _: None, wanted)
+        return archives.read_zip(file.place, lambda _: None, wanted)
     return archives.read_tar(data, wanted)

@@ -377,7 +377,8 @@ def read(
     """
     options = with_settings_file(options)
     meta = click.get_current_context().meta
-    if options.names_nothing and len(logs) == 1 and not compression.given_limit():
+    may_be_wrong = options.select or options.ignore or options.platform or options.topologies
+    if not may_be_wrong and len(logs) == 1 and not compression.given_limit():
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading

@@ -21,12 +21,9 @@ from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
-_CUT_FROM = 900
-"""Bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included."""
-_TORN_FROM = 12
-"""Bytes of the shortest beginning that shows which message it is of."""
-_CUT_TO = 4096
-"""And of the longest one."""
+_CUT_FROM = 900  # bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included
+_TORN_FROM = 12  # bytes of the shortest beginning that shows which message it is of
+_CUT_TO = 4096  # and of the longest one
 
 
 @record
@@ -56,26 +53,19 @@ _QUOTES = compile_later(rb"[^{]{0,80}?\b(?:INFO|DEBUG)\b.*\b(?:is|are|if|when|yo
 
 
 class Grammar:
-    """All productions of all dialects, ready to parse messages.
-
-    Args:
-        productions: in order of preference, if two match the same message.
-    """
+    """All productions of all dialects, ready to parse messages."""
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
         """The same with needles, as far as they have been needed."""
-        self._named: dict[tuple[str, str], Production] = {}
-        """By dialect and name, made on first use."""
+        self._named: dict[tuple[str, str], Production] = {}  # by dialect and name, made on first use
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
-        self.traced: list[Production] = []
-        """Productions of other programs that only match the end of a traceback."""
-        self.last: list[Production] = []
-        """Productions of other programs that only match the last lines of a log."""
+        self.traced: list[Production] = []  # productions of other programs that only match the end of a traceback
+        self.last: list[Production] = []  # productions of other programs that only match the last lines of a log
         for production in self.productions:
             if production.traced or production.last:
                 (self.traced if production.traced else self.last).append(production)
@@ -84,7 +74,7 @@ class Grammar:
                 self._foreign.append(production)
                 continue
             if production.bare:
-                for begin in notation.quick_leads(production.line):
+                for begin in notation.leads(notation.parse(production.line, is_for_leads=True)):
                     self._bare.setdefault(begin.encode()[:_BARE_LEAD], []).append(production)
             for lead in _leads(production.line) if not production.follows else ():
                 size = next((size for size in _LEAD_SIZES if len(lead) >= size), None)
@@ -141,11 +131,7 @@ class Grammar:
         return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
-        """Return the parsed line of another program, if it matters for the job; None for any other line.
-
-        Args:
-            among: the result of :meth:`find_foreign` for its block. Default: all.
-        """
+        """Return the parsed line of another program, if it matters for the job; None for any other line."""
         for production in self._foreign if among is None else among:
             if production.needle not in line:
                 continue
@@ -180,16 +166,6 @@ class Grammar:
             if production.needle in message and (match := production.fit(message)):
                 return _make_parsed(production, message, match)
         return None
-
-    def candidates(self, message: bytes) -> Iterable[Production]:
-        """Yield the productions whose literals match, longest lead first."""
-        for size in _LEAD_SIZES:
-            for lead, production in self._by_lead.get(message[:size], ()):
-                if message.startswith(lead) and production.may_fit(message):
-                    yield production
-        for production in self._loose:
-            if production.may_fit(message):
-                yield production
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
         """Yield the productions whose beginning a message may be."""
@@ -251,7 +227,7 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.quick_leads(line)}
+    return {lead.encode() for lead in notation.leads(notation.parse(line, is_for_leads=True))}
 
 
 _PLAIN_LEAD = re.compile("[^{}«␣]+")
@@ -283,11 +259,6 @@ def find_layer(dialect: str, name: str) -> Layer:
     """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
     production = load_grammar().find(dialect, name)
     return production.layer if production else Layer.RESOURCE
-
-
-def has_role(event: events.Event, role: str) -> bool:
-    """Return whether the production of an event has a role."""
-    return role in find_roles(event)
 
 
 def read_unlisted(event: events.Event, name: str) -> Value:

@@ -17,7 +17,7 @@ A value is everything after the colon and one blank, including blanks at its end
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
-``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.layers.ROLES`,
+``role: WORD …`` says what kind of statement a line is, in words of ``roles.txt``,
 ``layer: NAME`` how near to a cause it is, where its roles do not say it (:mod:`nccl_inspect.grammar.layers`).
 A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
@@ -36,30 +36,12 @@ from functools import partial
 from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.grammar.layers import BY_NAME, ROLES
+from nccl_inspect.grammar.layers import BY_NAME, list_roles
 from nccl_inspect.grammar.production import Details, Production
 
 _KEYS = {
-    "production",
-    "line",
-    "event",
-    "versions",
-    "subsys",
-    "says",
-    "role",
-    "layer",
-    "rule",
-    "sample",
-    "fragment",
-    "dialect",
-    "family",
-    "follows",
-    "bare",
-    "foreign",
-    "rest",
-    "general",
-    "traced",
-    "last",
+    *("dialect", "family", "production", "line", "event", "versions", "subsys", "says", "role", "layer", "rule"),
+    *("sample", "fragment", "follows", "bare", "foreign", "rest", "general", "traced", "last"),
 }
 
 
@@ -142,37 +124,44 @@ def _value(block: str, mark: str) -> str:
 def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     own = _entries("production: " + block, name)
     event, *constants = own.get("event", ["Message"])[0].split()
-    given = frozenset(" ".join(own.get("role", ())).split())
-    if unknown := sorted(given - ROLES.keys()):
-        label, roles = own["production"][0], ", ".join(sorted(ROLES))
-        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
+    given, (layer,) = frozenset(" ".join(own.get("role", ())).split()), own.get("layer", [""])
+    wrong = (
+        [
+            f"has the unknown role '{role}'; choose from {', '.join(sorted(list_roles()))}"
+            for role in given - list_roles().keys()
+        ]
+        if given
+        else []
+    )
+    if layer and layer not in BY_NAME:
+        wrong.append(f"has no such layer '{layer}'; choose from {', '.join(BY_NAME)}")
+    if wrong:
+        raise GrammarError(f"{name}: production '{own['production'][0]}' {min(wrong)}")
+    versions, subsys, says, rule = (
+        (own.get(key) or common.get(key) or [""])[0] for key in ("versions", "subsys", "says", "rule")
+    )
     return Details(
         event=event,
-        constants=dict(_constant(text, name) for text in constants),
-        versions=_entry("versions", own, common),
-        subsys=_entry("subsys", own, common) or "INIT",
-        says=_entry("says", own, {}),
-        rule=_entry("rule", own, {}),
+        constants=dict(_split(text, "=", f"{name}: '{text}' is not of the form field=value") for text in constants),
+        versions=versions,
+        subsys=subsys or "INIT",
+        says=says,
+        rule=rule,
         roles=given,
-        layer=_layer(own, name),
+        layer=layer,
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
-        fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
+        fragments=dict(
+            _split(text, " ", f"{name}: fragment '{text}' has no notation")
+            for text in (*common.get("fragment", ()), *own.get("fragment", ()))
+        ),
     )
 
 
-def _layer(own: dict[str, list[str]], name: str) -> str:
-    """Return the layer that a production states, checked."""
-    given = _entry("layer", own, {})
-    if given and given not in BY_NAME:
-        label = own["production"][0]
-        raise GrammarError(
-            f"{name}: production '{label}' has no such layer '{given}'; choose from {', '.join(BY_NAME)}"
-        )
-    return given
-
-
-def _entry(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:
-    return (own.get(key) or common.get(key) or [""])[0]
+def _split(text: str, mark: str, fault: str) -> tuple[str, str]:
+    before, found, after = text.partition(mark)
+    if not found:
+        raise GrammarError(fault)
+    return before, after
 
 
 def _entries(text: str, name: str) -> dict[str, list[str]]:
@@ -191,17 +180,3 @@ def _entries(text: str, name: str) -> dict[str, list[str]]:
         entries.setdefault(key, []).append(value[1:])
         last = key
     return entries
-
-
-def _fragment(value: str, name: str) -> tuple[str, str]:
-    label, _, line = value.partition(" ")
-    if not line:
-        raise GrammarError(f"{name}: fragment '{label}' has no notation")
-    return label, line
-
-
-def _constant(text: str, name: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise GrammarError(f"{name}: '{text}' is not of the form field=value")
-    return key, value

@@ -65,62 +65,56 @@ class Choice(NamedTuple):
 Node: TypeAlias = Literal | Field | Choice
 Sequence: TypeAlias = tuple[Node, ...]
 
-MAX_LEADS = 32
-"""Literals with which one message can begin; with more of them it counts as beginning with anything."""
-_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[«¦␣]|»\??|[^{}«»¦␣]+")
+MAX_LEADS = 32  # literals with which one message can begin; with more of them it counts as beginning with anything
+_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|»\?|[{}«¦␣»]|[^{}«»¦␣]+")
 _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
-_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
+_NAMED = re.compile(r"\{[a-z_][a-z0-9_]*[:}]")
 
 
-def parse(source: str) -> Sequence:
-    """Read one line of the notation.
+def parse(source: str, is_for_leads: bool = False) -> Sequence:
+    """Read one line of the notation, or as much of it as its leads depend on.
 
     Raises:
         GrammarError: the line is not well formed.
     """
-    tokens = list(_TOKEN.finditer(source))
-    nodes, used = _sequence(tokens, 0, source, depth=0)
-    if used != len(tokens):
-        raise GrammarError(f"'{tokens[used][0]}' has no partner in: {source}")
+    nodes, mark = _sequence(iter(_PIECE.findall(source)), source, is_for_leads)
+    if mark:
+        raise GrammarError(f"'{mark}' has no partner in: {source}")
     return nodes
 
 
-def _sequence(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Sequence, int]:
+def _sequence(pieces: Iterator[str], source: str, is_for_leads: bool = False) -> tuple[Sequence, str]:
+    """Return the nodes before the next mark between options, and that mark; empty at the end."""
     nodes: list[Node] = []
-    while at < len(tokens):
-        token = tokens[at]
-        text = token[0]
-        if text == "¦" or text.startswith("»"):
-            break
-        if text == "«":
-            choice, at = _choice(tokens, at + 1, source, depth + 1)
-            nodes.append(choice)
+    text = mark = ""
+    for piece in pieces:
+        if piece in _LETTERS or piece[0] not in "{}«¦»":
+            text += _LETTERS.get(piece, piece)
             continue
-        if token["name"]:
-            nodes.append(Field(token["name"], token["spec"] or ""))
-        elif text in "{}":
-            raise GrammarError(f"a single '{text}' in: {source}")
+        if text:
+            nodes.append(Literal(text))
+            text = ""
+        if piece[0] in "¦»":
+            mark = piece
+            break
+        if piece == "«":
+            options, end = list[Sequence](), "¦"
+            while end == "¦":
+                option, end = _sequence(pieces, source)
+                options.append(option)
+            if not end:
+                raise GrammarError(f"'«' is not closed in: {source}")
+            nodes.append(Choice(tuple(options), optional=end == "»?"))
+        elif _NAMED.match(piece):
+            name, _, spec = piece[1:-1].partition(":")
+            nodes.append(Field(name, spec))
+            if is_for_leads and spec[:1] not in ("=", "?"):
+                break
         else:
-            literal = _LETTERS.get(text, text)
-            if nodes and isinstance(nodes[-1], Literal):
-                nodes[-1] = Literal(nodes[-1].text + literal)
-            else:
-                nodes.append(Literal(literal))
-        at += 1
-    return tuple(nodes), at
-
-
-def _choice(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Choice, int]:
-    options: list[Sequence] = []
-    while True:
-        option, at = _sequence(tokens, at, source, depth)
-        options.append(option)
-        if at >= len(tokens):
-            raise GrammarError(f"'«' is not closed in: {source}")
-        end = tokens[at][0]
-        at += 1
-        if end.startswith("»"):
-            return Choice(tuple(options), optional=end == "»?"), at
+            raise GrammarError(f"a single '{piece[0]}' in: {source}")
+    if text:
+        nodes.append(Literal(text))
+    return tuple(nodes), mark
 
 
 def fields(nodes: Sequence) -> Iterator[Field]:
@@ -135,65 +129,31 @@ def fields(nodes: Sequence) -> Iterator[Field]:
 
 def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
     """Return the literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
-    return [text for text, _ in _starts(nodes, limit)]
-
-
-def quick_leads(source: str) -> list[str]:
-    """Return the same, of a line that is not parsed: most lines are only asked for their leads."""
-    starts, ended, _ = _option(iter(_PIECE.findall(source)), MAX_LEADS, is_whole=True)
+    starts, ended = _starts(nodes, limit)
     return starts + ended
 
 
-def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[list[str], list[str], str]:
-    """Return the leads of what precedes the next mark between options: those continued, and those that have ended."""
-    starts: list[str] = [""]
-    ended: list[str] = []
-    for piece in pieces:
-        if is_whole and not starts:
-            break
-        if piece[0] in "¦»":
-            return starts, ended, piece
-        if piece == "«":
-            texts, stops = _options(pieces, limit)
-        elif piece[0] == "{" and piece != "{{":
-            words = _words(piece[1:-1].partition(":")[2])
-            texts, stops = ([], [""]) if words is None else (words, [])
-        else:
-            text = _LETTERS.get(piece, piece)
-            starts = [start + text for start in starts]
+def _starts(nodes: Sequence, limit: int) -> tuple[list[str], list[str]]:
+    """Return the same: those of literals only, which the next node extends, and those that have ended."""
+    starts, ended = [""], list[str]()
+    for node in nodes:
+        if isinstance(node, Literal):
+            starts = [start + node.text for start in starts]
             continue
+        if isinstance(node, Field):
+            words = _words(node.spec)
+            texts, stops = (words, []) if words else ([], [""])
+        else:
+            options = [_starts(option, limit) for option in node.options]
+            texts = [*(text for option, _ in options for text in option), *([""] if node.optional else [])]
+            stops = [text for _, option in options for text in option]
         if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
         starts = [start + text for start in starts for text in texts]
         if not starts:
-            return starts, ended, _end_of_option(pieces)
-    return starts, ended, ""
-
-
-def _end_of_option(pieces: Iterator[str]) -> str:
-    """Return the next mark between options, past what can be no part of a lead."""
-    depth = 0
-    for piece in pieces:
-        if piece == "«":
-            depth += 1
-        elif piece[0] in "¦»":
-            if not depth:
-                return piece
-            depth -= piece[0] == "»"
-    return ""
-
-
-def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
-    """Return the same of a choice, with all of its options."""
-    starts: list[str] = []
-    ended: list[str] = []
-    mark = "¦"
-    while mark == "¦":
-        more, stops, mark = _option(pieces, limit)
-        starts += more
-        ended += stops
-    return ([*starts, ""] if mark == "»?" else starts), ended
+            break
+    return starts, ended
 
 
 def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
@@ -210,36 +170,9 @@ def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
     return (lead.text, (Literal(rest), *nodes[3:])) if blank else None
 
 
-def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
-    """Return the same, each with whether it consists of literals only, so that the next node extends it."""
-    open_starts = [""]
-    ended: list[str] = []
-    for node in nodes:
-        texts = _next(node, limit)
-        if len(open_starts) * len(texts) + len(ended) > limit:
-            texts = [("", False)]
-        starts = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
-        ended += [text for text, goes_on in starts if not goes_on]
-        open_starts = [text for text, goes_on in starts if goes_on]
-    return [(text, True) for text in open_starts] + [(text, False) for text in ended]
-
-
-def _next(node: Node, limit: int) -> list[tuple[str, bool]]:
-    if isinstance(node, Literal):
-        return [(node.text, True)]
-    if isinstance(node, Field):
-        words = _words(node.spec)
-        return [("", False)] if words is None else [(word, True) for word in words]
-    texts = [start for option in node.options for start in _starts(option, limit)]
-    return [*texts, ("", True)] if node.optional else texts
-
-
-def _words(spec: str) -> list[str] | None:
-    if spec.startswith("="):
-        return spec[1:].split("¦")
-    if spec.startswith("?"):
-        return [spec[1:], ""]
-    return None
+def _words(spec: str) -> list[str]:
+    """Return what a field of words may hold; nothing of any other."""
+    return spec[1:].split("¦") if spec[:1] == "=" else [spec[1:], ""] if spec[:1] == "?" else []
 
 
 _CHOICE = re.compile("«[^«»]*»\\??")
@@ -250,38 +183,18 @@ def quick_needle(source: str) -> str:
     return max(quick_needles(source), key=len)
 
 
-_FIELD = compile_later(r"\{[^{}]*\}")
-_BRACKET = compile_later(r"(«|»\??)")
-_WORDS = compile_later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
-
-
-def quick_signs(source: str, size: int) -> list[str]:
+def signs(source: str, size: int) -> list[str]:
     """Return literals one of which is in every message: of one choice, if no literal of that size is in all."""
-    signs = [quick_needle(source)]
-    if len(signs[0]) < size:
-        signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
-    return [sign.replace("␣", " ") for sign in signs]
-
-
-def _alternatives(source: str) -> Iterator[list[str]]:
-    """Yield the literals of each choice that cannot be left out, one per option, and of each field of words."""
-    depth, inside = 0, ""
-    for part in _BRACKET.split(source):
-        if part == "«":
-            depth += 1
-            inside += "\n"
-        elif part in ("»", "»?"):
-            depth -= 1
-            inside += "\n"
-            if depth == 0:
-                if part == "»":
-                    yield [max(option.split("\n"), key=len) for option in inside.split("¦")]
-                inside = ""
-        elif depth == 0:
-            for before, words, after in _WORDS.findall(part):
-                yield [f"{before}{word}{after}" for word in words.split("¦")]
-        elif depth == 1:
-            inside += _FIELD.sub("\n", part)
+    sets = [[quick_needle(source)]]
+    nodes = parse(source) if len(sets[0][0]) < size else ()
+    texts = [node.text if isinstance(node, Literal) else "" for node in nodes]
+    for before, node, after in zip(["", *texts], nodes, [*texts[1:], ""], strict=False):
+        if isinstance(node, Field) and node.spec[:1] == "=":
+            sets.append([f"{before}{word}{after}" for word in _words(node.spec)])
+        elif isinstance(node, Choice) and not node.optional:
+            options = [[part.text for part in option if isinstance(part, Literal)] for option in node.options]
+            sets.append([max(literals, key=len, default="") for literals in options])
+    return max(sets, key=lambda some: min(map(len, some)))
 
 
 def quick_needles(source: str) -> list[str]:
@@ -307,21 +220,14 @@ class FieldType(Frozen):
     read: Callable[[bytes], Value]
     write: Callable[[object], str]
     python: type
-    free: bool = False
-    """Whether it is text that may hold anything."""
-    run: str = ""
-    """The class of characters that may repeat at its end; empty if their number is limited."""
+    free: bool = False  # whether it is text that may hold anything
+    run: str = ""  # the class of characters that may repeat at its end; empty if their number is limited
 
 
 _INT = r"0|-?[1-9]\d{0,17}"
 _PADDED_INT = re.compile(r"(0?)([2-9]|[1-9]\d)$")
 _FIXED = re.compile(r"(\d*)\.(\d)f$")
-_FLOAT_DIGITS = 15
-"""Decimal digits that a 64-bit float always gives back."""
-
-
-def _text(value: object) -> str:
-    return str(value)
+_FLOAT_DIGITS = 15  # decimal digits that a 64-bit float always gives back
 
 
 @lru_cache(maxsize=256)
@@ -335,7 +241,7 @@ def field_type(spec: str) -> FieldType:
         return plain
     if spec.startswith("="):
         words = "|".join(sorted(map(re.escape, spec[1:].split("¦")), key=len, reverse=True))
-        return FieldType(words, decode, _text, str)
+        return FieldType(words, decode, str, str)
     if spec.startswith("?"):
         word = spec[1:]
         return FieldType(f"(?:{re.escape(word)})?", bool, lambda value: word if value else "", bool)
@@ -372,36 +278,31 @@ def _make_fixed(width: int, digits: int) -> FieldType:
     return FieldType("|".join(shapes), float, lambda value: f"{value:{width or ''}.{digits}f}", float)
 
 
-def _pointer(data: bytes) -> str:
-    return intern(data.decode("ascii"))
-
-
 def _word(data: bytes) -> str:
     """Return a text that many lines have, which is kept once."""
     return intern(decode(data))
 
 
 _PLAIN = {
-    "": FieldType(_INT, int, _text, int),
+    "": FieldType(_INT, int, str, int),
     "h": FieldType(r"0|[1-9a-f][0-9a-f]{0,15}", lambda data: int(data, 16), lambda value: f"{value:x}", int),
-    "p": FieldType(r"\(nil\)|0x[0-9a-f]{1,16}", _pointer, _text, str),
-    "id": FieldType(r"[0-9a-f]{1,16}", _pointer, _text, str),
-    "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, _text, str),
-    "i": FieldType(r"-?\d{1,20}", decode, _text, str),
-    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", _word, _text, str, run="[A-Za-z0-9_]"),
-    "w": FieldType(r"[^ ]+", _word, _text, str, run="[^ ]"),
-    "n": FieldType(r"[^/]+", decode, _text, str, run="[^/]"),
-    "c": FieldType(r"[^ :\[\]]+", decode, _text, str, run=r"[^ :\[\]]"),
-    "e": FieldType(r"(?:(?!No such file|End of sequence).)+", decode, _text, str, free=True),
-    "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
-    "b": FieldType(r" *", decode, _text, str, run=" "),
-    "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, _text, str),
-    "t": FieldType(r".*", decode, _text, str, free=True),
+    "p": FieldType(r"\(nil\)|0x[0-9a-f]{1,16}", _word, str, str),
+    "id": FieldType(r"[0-9a-f]{1,16}", _word, str, str),
+    "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, str, str),
+    "i": FieldType(r"-?\d{1,20}", decode, str, str),
+    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", _word, str, str, run="[A-Za-z0-9_]"),
+    "w": FieldType(r"[^ ]+", _word, str, str, run="[^ ]"),
+    "n": FieldType(r"[^/]+", decode, str, str, run="[^/]"),
+    "c": FieldType(r"[^ :\[\]]+", decode, str, str, run=r"[^ :\[\]]"),
+    "e": FieldType(r"(?:(?!No such file|End of sequence).)+", decode, str, str, free=True),
+    "hx": FieldType(r"[0-9A-F]{1,16}", _word, str, str),
+    "b": FieldType(r" *", decode, str, str, run=" "),
+    "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, str, str),
+    "t": FieldType(r".*", decode, str, str, free=True),
 }
 
 
-_MAX_RUN = 512
-"""Characters of a name whose end depends on the rest of the message."""
+_MAX_RUN = 512  # characters of a name whose end depends on the rest of the message
 
 
 @frozen
@@ -412,14 +313,21 @@ class ListType(Frozen):
 
     @property
     def pattern(self) -> str:
-        """Return the pattern of the list as a whole."""
-        return f"(?:{self.fragment.pattern_without_groups})*"
+        """Return the pattern of the list as a whole: groups of the fragment would only cost time."""
+        without_groups = re.sub(r"(?<!\\)\((?!\?)", "(?:", self.fragment.pattern)
+        return f"(?:{without_groups})*"
 
     def read(self, data: bytes) -> Value:
         """Return the items of a matched list."""
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
-            return _numbers(items) if items and isinstance(items[0], tuple) else tuple(map(int, items))
+            if not items or not isinstance(items[0], tuple):
+                return tuple(map(int, items))
+            known: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+            for item in items:  # most differ only in the first number, the channel
+                if item[1:] not in known:
+                    known[item[1:]] = tuple(map(int, item[1:]))
+            return tuple((int(item[0]), *known[item[1:]]) for item in items)
         rows = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -432,19 +340,6 @@ class ListType(Frozen):
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
         return "".join(self.fragment.write(item, tuple(_options_taken(self.fragment.nodes, item))) for item in items)
-
-
-def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the numbers of each item; most items differ only in the first one, the channel."""
-    cache: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-    rows = []
-    for item in items:
-        rest = item[1:]
-        numbers = cache.get(rest)
-        if numbers is None:
-            numbers = cache[rest] = tuple(map(int, rest))
-        rows.append((int(item[0]), *numbers))
-    return tuple(rows)
 
 
 class Shape:
@@ -466,8 +361,7 @@ class Shape:
         self.nodes = nodes
         self.fragments = fragments or {}
         self._whole = whole
-        self._searching = False
-        """Whether free text precedes: then each position is tried for what follows."""
+        self._searching = False  # whether free text precedes: then each position is tried for what follows
         self.fields: list[tuple[str, FieldType | ListType, int]] = []
         """The name, type and group of each field; options may share a name."""
         self._options: list[int] = []
@@ -486,19 +380,13 @@ class Shape:
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
 
-    @cached_property
-    def pattern_without_groups(self) -> str:
-        """Return the pattern without groups: in a list, those of the fragment would only cost time."""
-        return re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
-
     def _group(self) -> int:
         self._groups += 1
         return self._groups
 
     def _compile(self, nodes: Sequence, last: bool) -> str:
         parts: list[str] = []
-        free: int | None = None
-        """The position in ``parts`` of the free text whose end is open."""
+        free: int | None = None  # the position in ``parts`` of the free text whose end is open
         for index, node in enumerate(nodes):
             rest = nodes[index + 1 :]
             if _has_free(node):
@@ -531,22 +419,17 @@ class Shape:
         if not kind.run:
             return kind.pattern
         start, least = kind.pattern[: -len(kind.run) - 1], int(kind.pattern.endswith("+"))
-        run = kind.run
-        if item := [text for text in self._item(rest, last) if re.match(kind.run, text)]:
+        run, item = kind.run, list[str]()  # how an item of a list begins, if one may follow
+        if rest and isinstance(rest[0], Field) and rest[0].spec.startswith("*"):
+            item = leads(self.fragments[rest[0].spec[1:]].nodes)
+        elif not rest and last and not self._whole:
+            item = leads(self.nodes)
+        if item := [text for text in item if re.match(kind.run, text)]:
             run = f"(?:(?!{'|'.join(map(re.escape, item))}){run})"  # it ends where an item of the list begins
         following = leads(rest) if rest else [""]
         if final or not any(text == "" or re.match(kind.run, text) for text in following):
             return f"{start}{run}{{{least},{_MAX_RUN}}}+" if self._searching else f"{start}{run}{'*+'[least]}+"
         return f"{start}{run}{{{least},{_MAX_RUN}}}"
-
-    def _item(self, rest: Sequence, last: bool) -> list[str]:
-        """Return the beginning of a list item, if one may follow."""
-        if rest:
-            first = rest[0]
-            if isinstance(first, Field) and first.spec.startswith("*"):
-                return leads(self.fragments[first.spec[1:]].nodes)
-            return []
-        return leads(self.nodes) if last and not self._whole else []
 
     def _type(self, spec: str) -> FieldType | ListType:
         if not spec.startswith("*"):
@@ -572,42 +455,32 @@ class Shape:
         """Return whether the message took each option of each choice: :meth:`write` needs it besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
-    def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Return the spans of the free-text fields of a match."""
-        return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
-
-    def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Return the spans of the word and free-text fields of a match, in order."""
-        open_ = [
-            match.span(group)
-            for _, kind, group in self.fields
-            if isinstance(kind, FieldType) and (kind.free or kind.run)
-        ]
-        return sorted(span for span in open_ if span[0] >= 0)
+    def open_spans(self, match: re.Match[bytes], words: bool = True) -> list[tuple[int, int]]:
+        """Return the spans of the free texts of a match, and of its words, in order."""
+        kinds = ((kind, group) for _, kind, group in self.fields if isinstance(kind, FieldType))
+        spans = [match.span(group) for kind, group in kinds if kind.free or (words and kind.run)]
+        return sorted(span for span in spans if span[0] >= 0)
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """Return the text with these values and options."""
-        text, used = self._write(self.nodes, values, taken, 0)
-        assert used == len(taken)
+        options = iter(taken)
+        text = self._write(self.nodes, values, options, wanted=True)
+        assert next(options, None) is None
         return text
 
-    def _write(self, nodes: Sequence, values: Mapping[str, Value], taken: tuple[bool, ...], at: int) -> tuple[str, int]:
-        parts = []
+    def _write(self, nodes: Sequence, values: Mapping[str, Value], taken: Iterator[bool], wanted: bool) -> str:
+        text = ""
         for node in nodes:
-            match node:
-                case Literal(text):
-                    parts.append(text)
-                case Field(name, spec):
-                    parts.append(self._type(spec).write(values[name]))
-                case Choice(options, _):
-                    for option in options:
-                        chosen = taken[at]
-                        size = _option_count(option)
-                        if chosen:
-                            text, _end = self._write(option, values, taken, at + 1)
-                            parts.append(text)
-                        at += 1 + size
-        return "".join(parts), at
+            if isinstance(node, Literal):
+                text += node.text
+            elif isinstance(node, Field):
+                text += self._type(node.spec).write(values[node.name]) if wanted else ""
+            else:
+                for option in node.options:  # those not taken have their own options
+                    chosen = next(taken)
+                    inside = self._write(option, values, taken, wanted and chosen)
+                    text += inside if chosen else ""
+        return text
 
 
 def _has_free(node: Node) -> bool:
@@ -637,22 +510,12 @@ def _options_taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[boo
             yield from _options_taken(option, values)
 
 
-def _option_count(nodes: Sequence) -> int:
-    count = 0
-    for node in nodes:
-        if isinstance(node, Choice):
-            count += sum(1 + _option_count(option) for option in node.options)
-    return count
-
-
 _PATTERN_TOKEN = compile_later(
     rb"(?P<open>\((?:\?[:>=!])?)|(?P<close>\)(?:(?:[*+?]|\{[\d,]*\})[?+]?)?)|\||\\Z"
     rb"|(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|.)(?:(?P<times>[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[?+]?)?",
     re.DOTALL,
-)
-"""The parts of what :class:`Shape` writes."""
-_NEVER = b"(?!"
-"""Opens a negative lookahead, which a message that ends there satisfies."""
+)  # the parts of what :class:`Shape` writes
+_NEVER = b"(?!"  # opens a negative lookahead, which a message that ends there satisfies
 
 
 class Beginning(Protocol):
@@ -681,38 +544,17 @@ def beginning(pattern: bytes) -> Beginning:
 
 def rewrite_for_beginnings(pattern: bytes) -> bytes:
     """Return the pattern of all beginnings of the messages that a pattern matches."""
-    made, at, size = list[bytes](), 0, len(pattern)
-    while at < size:
-        if pattern.startswith(_NEVER, at):
-            after = _group_end(pattern, at)
-            made.append(pattern[at:after])
-        else:
-            token = _PATTERN_TOKEN.match(pattern, at)
-            assert token
-            made.append(_rewrite_part(token))
-            after = token.end()
-        at = after
-    return b"".join(made)
-
-
-def _group_end(pattern: bytes, at: int) -> int:
-    """Return the end of the group that opens at a position."""
-    depth = 0
-    for token in _PATTERN_TOKEN.finditer(pattern, at):
+    made, depth, closes = list[bytes](), 0, 0
+    for token in _PATTERN_TOKEN.finditer(pattern):
         depth += (token["open"] is not None) - (token["close"] is not None)
-        if depth == 0:
-            return token.end()
-    return len(pattern)
-
-
-def _rewrite_part(token: re.Match[bytes]) -> bytes:
-    atom = token["atom"]
-    if atom is None:
-        return token[0]
-    least = {None: 1, b"*": 0, b"+": 1, b"?": 0}.get(token["times"])
-    if least is None:
-        least = int(token["least"] or 0)
-    if least == 0:
-        return token[0]
-    fewer = b"%s{0,%d}" % (atom, least - 1) if least > 1 else b""
-    return b"(?:%s|%s\\Z)" % (token[0], fewer)
+        if token["open"] == _NEVER and not closes:  # what may not follow stays as it is
+            closes = depth
+        atom, times = token["atom"], token["times"] or b"+"
+        least = int(token["least"] or 0) if times[:1] == b"{" else times == b"+"
+        if closes or atom is None or least == 0:
+            made.append(token[0])
+        else:
+            fewer = b"%s{0,%d}" % (atom, least - 1) if least > 1 else b""
+            made.append(b"(?:%s|%s\\Z)" % (token[0], fewer))
+        closes = 0 if depth < closes else closes
+    return b"".join(made)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
@@ -17,34 +18,27 @@ from nccl_inspect.grammar.notation import Shape, Value
 from nccl_inspect.util.records import Frozen, frozen, slots
 from nccl_inspect.util.text import decode, encode
 
-MIN_SIGN = 8
-"""Bytes of a text that shows a line of another program."""
-_TRIES = 1000
-"""Number of non-matching messages after which compiling the pattern is faster than checking literals."""
+MIN_SIGN = 8  # bytes of a text that shows a line of another program
+_TRIES = 1000  # number of non-matching messages after which compiling the pattern is faster than checking literals
+
+
+Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
 
 
 @frozen
 class Details(Frozen):
     """Holds what a grammar file says about a production, besides its shape."""
 
-    event: str = "Message"
-    """The event class it becomes."""
-    constants: Mapping[str, str] = field(default_factory=dict)
-    """Constant fields of the event."""
-    versions: str = ""
-    """First and last release that print it, ``2.14.3..2.30.4``; empty for all."""
+    event: str = "Message"  # the event class it becomes
+    constants: Mapping[str, str] = field(default_factory=dict)  # constant fields of the event
+    versions: str = ""  # first and last release that print it, ``2.14.3..2.30.4``; empty for all
     subsys: str = "INIT"
     """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line; ``ALWAYS`` if it is never filtered."""
-    says: str = ""
-    """What the line means, for people."""
-    rule: str = ""
-    """The rule that judges the line; empty if it leads to none."""
-    roles: frozenset[str] = frozenset()
-    """Names in :data:`nccl_inspect.grammar.layers.ROLES`."""
-    layer: str = ""
-    """The name of a layer of failure; empty where roles and tone say it."""
-    samples: tuple[str, ...] = ()
-    """Messages of real logs, or made from the format string (marked in the file)."""
+    says: str = ""  # what the line means, for people
+    rule: str = ""  # the rule that judges the line; empty if it leads to none
+    roles: frozenset[str] = frozenset()  # names in ``roles.txt``
+    layer: str = ""  # the name of a layer of failure; empty where roles and tone say it
+    samples: tuple[str, ...] = ()  # messages of real logs, or made from the format string (marked in the file)
     fragments: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,33 +52,15 @@ class Production:
         load: reads the other keys; called on first use, because a short log needs few productions.
     """
 
-    bare = False
-    """Whether the line may come without a prefix."""
-    foreign = False
-    """Whether it is a whole line of another program."""
-    general = False
-    """Whether it is tried only if no other production matches."""
-    rest = False
-    """Whether it takes what the other productions leave of a form that only its dialect has."""
-    traced = False
-    """Whether it only matches the line below the frames of a traceback."""
-    last = False
-    """Whether it only matches the last lines of a log."""
-    follows = ""
-    """The multi-line message that this line without a prefix continues."""
-    _details: Details | None = None
-    _nodes: notation.Sequence | None = None
-    _shape: Shape | None = None
-    _needle: bytes | None = None
-    _signs: tuple[bytes, ...] = ()
-    _literals: list[bytes] | None = None
-    _beginnings: tuple[bytes, ...] | None = None
-    """The beginning of the message, or of the rest after a word that may be anything."""
-    _past_word = 0
-    """The position of that word; 0 without one."""
+    bare = False  # whether the line may come without a prefix
+    foreign = False  # whether it is a whole line of another program
+    general = False  # whether it is tried only if no other production matches
+    rest = False  # whether it takes what the other productions leave of a form that only its dialect has
+    traced = False  # whether it only matches the line below the frames of a traceback
+    last = False  # whether it only matches the last lines of a log
+    follows = ""  # the multi-line message that this line without a prefix continues
     _regex: re.Pattern[bytes] | None = None
     _tried = 0
-    _event_of: Maker | None = None
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
@@ -115,33 +91,25 @@ class Production:
         """Return the dialect and the name: no other production has both."""
         return self.dialect, self.name
 
-    @property
+    @cached_property
     def details(self) -> Details:
         """Return the event, releases, meaning and samples.
 
         Raises:
             GrammarError: the file is not well formed here.
         """
-        if self._details is None:
-            self._details = self._load()
-        return self._details
+        return self._load()
 
-    @property
+    @cached_property
     def nodes(self) -> notation.Sequence:
         """Return the parsed notation."""
-        if self._nodes is None:
-            self._nodes = notation.parse(self.line)
-        return self._nodes
+        return notation.parse(self.line)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """Return the compiled notation."""
-        if self._shape is None:
-            fragments = {
-                name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()
-            }
-            self._shape = Shape(self.nodes, fragments)
-        return self._shape
+        fragments = self.details.fragments.items()
+        return Shape(self.nodes, {name: Shape(notation.parse(text), whole=False) for name, text in fragments})
 
     @property
     def layer(self) -> Layer:
@@ -149,37 +117,37 @@ class Production:
         tone = self.constants.get("tone", "")
         return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
 
-    @property
+    @cached_property
     def needle(self) -> bytes:
         """Return a literal in every message of this shape."""
-        if self._needle is None:
-            self._needle = notation.quick_needle(self.line).encode()
-        return self._needle
+        return notation.quick_needle(self.line).encode()
 
-    @property
+    @cached_property
     def signs(self) -> tuple[bytes, ...]:
         """Return literals one of which is in every message of this shape: the needle, unless that is short."""
-        if not self._signs:
-            self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
-        return self._signs
+        return tuple(sign.encode() for sign in notation.signs(self.line, MIN_SIGN))
+
+    @cached_property
+    def _literals(self) -> list[bytes]:
+        return [literal.encode() for literal in notation.quick_needles(self.line) if literal]
+
+    @cached_property
+    def _beginnings(self) -> tuple[int, tuple[bytes, ...]]:
+        """Return the place of a word that may be anything, else 0, and beginnings, or those of the rest after it."""
+        lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
+        return len(lead.encode()), tuple(text.encode() for text in notation.leads(nodes, limit=256))
 
     def may_fit(self, message: bytes) -> bool:
         """Return whether literals and beginning match: cheaper than compiling the shape."""
         if self.needle not in message:
             return False
-        if self._shape is None:  # not compiled yet: all literals must be there
-            if self._literals is None:
-                self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
-            at = 0
-            for literal in self._literals:
-                if (position := message.find(literal, at)) < 0:
-                    return False
-                at = position + len(literal)
-        if self._beginnings is None:
-            lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
-            self._past_word = len(lead.encode())
-            self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
-        return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
+        at = 0
+        for literal in self._literals if "shape" not in vars(self) else ():  # not compiled yet: all must be there
+            if (position := message.find(literal, at)) < 0:
+                return False
+            at = position + len(literal)
+        word, beginnings = self._beginnings
+        return message.startswith(beginnings, message.find(b" ", word) + 1 if word else 0)
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
         """Return what :meth:`match` does for a message with the needle; several messages compile the shape."""
@@ -190,11 +158,43 @@ class Production:
             self._regex = self.shape.regex
         return self._regex.fullmatch(message)
 
-    def make_event(self, match: re.Match[bytes], message: bytes) -> Event:
-        """Return the event of a matched message, without source and line."""
-        if self._event_of is None:
-            self._event_of = maker(self)
-        return self._event_of(match, message)
+    @cached_property
+    def make_event(self) -> Maker:
+        """Return what makes the event of a matched message, without source and line."""
+        kind: Any = KINDS[self.event]
+        shape = self.shape
+        is_message = kind.arrange.__func__ is Message.arrange.__func__  # type: ignore[attr-defined]
+        if not is_message and kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
+            return lambda match, message: kind.build(self, shape.values(match), decode(message))
+
+        fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
+        for name, kind_of_field, group in shape.fields if not is_message else ():
+            fields.setdefault(name, []).append((group - 1, kind_of_field.read))
+        # Names that begin with "_" are part of the pattern only; events do not have them.
+        blank: Event = kind.build(self, dict.fromkeys(fields), "")
+        puts = slots(kind)
+        fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
+        read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
+        chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
+        put_message, put_values = puts["message"], puts.get("values")
+
+        def make(match: re.Match[bytes], message: bytes) -> Event:
+            event: Event = kind.__new__(kind)
+            for put, value in fixed:
+                put(event, value)
+            if is_message and put_values:  # one field has all fields of the message
+                put_values(event, kind.arrange(shape.values(match))["values"])
+            groups = match.groups()
+            for put, group, value_of in read:
+                data = groups[group]
+                put(event, None if data is None else value_of(data))
+            for put, options in chosen:
+                values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
+                put(event, values[-1] if values else None)
+            put_message(event, decode(message))
+            return event
+
+        return make
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """Return the match if the whole message has this shape."""
@@ -225,64 +225,3 @@ class Production:
     def is_cut(self, message: bytes) -> bool:
         """Return whether the message is an incomplete beginning of this shape."""
         return 0 < len(message) == self.count_matched(message) and self.match(message) is None
-
-
-Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
-"""The event of a match of a message."""
-
-
-def maker(production: Production) -> Maker:
-    """Return a function that makes the events of a production."""
-    kind: Any = KINDS[production.event]
-    shape = production.shape
-    if kind.arrange.__func__ is Message.arrange.__func__:  # type: ignore[attr-defined]
-        return _maker_of_one_field(production)
-    if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
-        return lambda match, message: kind.build(production, shape.values(match), decode(message))
-
-    fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
-    for name, kind_of_field, group in shape.fields:
-        fields.setdefault(name, []).append((group - 1, kind_of_field.read))
-    # Names that begin with "_" are part of the pattern only; events do not have them.
-    blank: Event = kind.build(production, dict.fromkeys(fields), "")
-    puts = slots(kind)
-    fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
-    read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
-    chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
-    put_message = puts["message"]
-
-    def make(match: re.Match[bytes], message: bytes) -> Event:
-        groups = match.groups()
-        event: Event = kind.__new__(kind)
-        for put, value in fixed:
-            put(event, value)
-        for put, group, value_of in read:
-            data = groups[group]
-            put(event, None if data is None else value_of(data))
-        for put, options in chosen:
-            values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
-            put(event, values[-1] if values else None)
-        put_message(event, decode(message))
-        return event
-
-    return make
-
-
-def _maker_of_one_field(production: Production) -> Maker:
-    """Return the same where one field has all fields of the message."""
-    kind: Any = KINDS[production.event]
-    shape = production.shape
-    blank: Event = kind.build(production, {}, "")
-    puts = dict(slots(kind))
-    put_message, put_values = puts.pop("message"), puts.pop("values")
-    fixed = [(put, getattr(blank, name)) for name, put in puts.items()]
-
-    def make(match: re.Match[bytes], message: bytes) -> Event:
-        event: Event = kind.__new__(kind)
-        for put, value in fixed:
-            put(event, value)
-        put_values(event, kind.arrange(shape.values(match))["values"])
-        put_message(event, decode(message))
-        return event
-
-    return make

@@ -42,10 +42,6 @@ def complete_options(options: Options, path: Path) -> Options:
 
     A ``select`` of the options sets aside ``select`` and ``ignore`` of the file; ``ignore`` is added to the file's.
 
-    Args:
-        options: as given for this run.
-        path: the file.
-
     Raises:
         NcclInspectError: the file cannot be read, or says something that is not understood.
     """
@@ -58,8 +54,9 @@ def complete_options(options: Options, path: Path) -> Options:
             raise table.error(error.message, error.hint) from None
     folder = path.parent
     topologies = tuple(str(folder / name) for name in table.texts("topology"))
-    select = _check_patterns(table, "select")
-    ignore = _check_patterns(table, "ignore")
+    select, ignore = table.texts("select"), table.texts("ignore")
+    for pattern in (*select, *ignore):  # each fits some rule
+        _rules(table, pattern)
     severities: dict[str, str] = {}
     section = table.table("severity")
     for pattern in section.names():
@@ -92,14 +89,6 @@ def complete_options(options: Options, path: Path) -> Options:
         terms=terms,
         config=str(path),
     )
-
-
-def _check_patterns(table: Table, key: str) -> tuple[str, ...]:
-    """Return patterns for rules, each of which fits some."""
-    patterns = table.texts(key)
-    for pattern in patterns:
-        _rules(table, pattern)
-    return patterns
 
 
 def _rules(table: Table, pattern: str) -> frozenset[str]:

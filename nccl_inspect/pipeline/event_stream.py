@@ -29,18 +29,11 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
 
 
 class EventStream:
-    """The events of all inputs in the order of their lines; afterwards, what there was to read.
-
-    Args:
-        inputs: paths, globs, ``-``, bytes or binary file objects.
-        progress: called after each piece with the number of bytes read and their total.
-    """
+    """The events of all inputs in the order of their lines; afterwards, what there was to read."""
 
     def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
-        self.problems: list[NoInputError] = []
-        """Why inputs could not be read, or not to their end."""
-        self.counts: dict[str, Counts] = {}
-        """How sound each source was."""
+        self.problems: list[NoInputError] = []  # why inputs could not be read, or not to their end
+        self.counts: dict[str, Counts] = {}  # how sound each source was
         self._inputs = inputs
         self._progress = progress
 
@@ -111,24 +104,9 @@ def _join_rows(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterato
             continue
         if before is not None:
             yield where, before
-        where, before = _where(source, number, origin, text.level), event
+        where, before = Where(source, number, level=text.level), event
+        if origin.head:
+            said = (origin.time, origin.host, origin.pid, origin.tid, origin.device, text.level)
+            where = Where(source, number, *said, origin.location, origin.label, origin.rank)
     if before is not None:
         yield where, before
-
-
-def _where(source: str, number: int, origin: Origin, level: str) -> Where:
-    if not origin.head:
-        return Where(source, number, level=level)
-    return Where(
-        source,
-        number,
-        origin.time,
-        origin.host,
-        origin.pid,
-        origin.tid,
-        origin.device,
-        level,
-        origin.location,
-        origin.label,
-        origin.rank,
-    )

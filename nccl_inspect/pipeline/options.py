@@ -15,23 +15,12 @@ if TYPE_CHECKING:
 class Options(Frozen):
     """Holds how a job is judged."""
 
-    platform: str | None = None
-    """Machine type, when the log does not name it."""
-    topologies: tuple[str, ...] = ()
-    """Topology files; below, topologies that were read already."""
+    platform: str | None = None  # machine type, when the log does not name it
+    topologies: tuple[str, ...] = ()  # topology files; below, topologies that were read already
     topologies_read: tuple[Topology, ...] = ()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    terms: Terms | None = None
-    """How findings are taken; None as their rules say."""
-    config: str | None = None
-    """The settings file that has a part in this."""
-    job: str | None = None
-    """The number or name of one of several jobs; without it the worst."""
-    run: int | None = None
-    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
-
-    @property
-    def names_nothing(self) -> bool:
-        """Return whether there is nothing in them that may be wrong: no rule, platform or file."""
-        return not (self.select or self.ignore or self.platform or self.topologies)
+    terms: Terms | None = None  # how findings are taken; None as their rules say
+    config: str | None = None  # the settings file that has a part in this
+    job: str | None = None  # the number or name of one of several jobs; without it the worst
+    run: int | None = None  # the number of one of several runs of a job, from 1 for the first; without it the newest

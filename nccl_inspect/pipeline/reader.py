@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -34,8 +34,7 @@ class Reader:
     """
 
     def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
-        self.fold = fold or Fold()
-        """What was read so far."""
+        self.fold = fold or Fold()  # what was read so far
         self._scanner = BulkScanner(engine.load_grammar(), self.fold)
         self._scanner.know(self.fold.known)
         self._widths = widths
@@ -64,26 +63,16 @@ class Reader:
         account(source, lines, before)
         if lines:
             self._scanner.read(lines, source.counts)
-            self._learn()
+            self.fold.productions.update(production.key for production in self._scanner.productions)
+            self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
             if self._scanner.wrapped:
                 # What a collector says of lines that it left out.
                 for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
                     source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
 
-    def _learn(self) -> None:
-        """Keep what the lines showed."""
-        self.fold.productions.update(production.key for production in self._scanner.productions)
-        self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
-
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:
-    """Count the bytes of the next lines of a source, and keep what is known of these as a whole.
-
-    Args:
-        source: what is read.
-        lines: some lines of it.
-        before: how many lines came before them.
-    """
+    """Count the bytes of the next lines of a source, and keep what is known of these as a whole."""
     if lines:
         is_begin = source.bytes <= PASTE or source.may_go_on
         found = islice(select_lines(lines.text, is_begin), MAX_BENCHMARKS - len(source.benchmarks))
@@ -118,36 +107,26 @@ def may_be_excerpt(fold: Fold) -> bool:
 
 
 def read_excerpts(pieces: Iterable[Piece]) -> Fold:
-    """Return the fold of short texts.
-
-    Args:
-        pieces: their sources and lines.
-    """
-    reader = Reader()
-    open_: list[Lines] = []
-    for piece in pieces:
-        if isinstance(piece, Lines) and piece.mended is None:
-            open_.append(piece)
-            continue
-        _read_excerpt(reader.fold, open_)
-        reader.add(piece)
-    _read_excerpt(reader.fold, open_)
-    return reader.fold
-
-
-def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
-    """Read the lines of a source, which are all there now."""
-    if not open_:
-        return
+    """Return the fold of short texts."""
     from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
 
-    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
-    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
-    before = 0
-    for lines in open_:
-        account(source, lines, before)
-        before += len(lines)
-    fold.restored += excerpt.read
-    fold.productions.update(production.key for production in excerpt.productions)
-    fold.take(block)
-    open_.clear()
+    reader = Reader()
+    fold, kept = reader.fold, list[Lines]()
+    for piece in chain(pieces, [None]):
+        if isinstance(piece, Lines) and piece.mended is None:
+            kept.append(piece)
+            continue
+        if kept:  # the lines of a source, which are all there now
+            source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
+            excerpt.scan([line for lines in kept for line in lines.lines], source.counts, block.keep)
+            before = 0
+            for lines in kept:
+                account(source, lines, before)
+                before += len(lines)
+            fold.restored += excerpt.read
+            fold.productions.update(production.key for production in excerpt.productions)
+            fold.take(block)
+            kept.clear()
+        if piece is not None:
+            reader.add(piece)
+    return fold

@@ -34,13 +34,11 @@ from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
-    from nccl_inspect.ingest.sources.partition import Part
     from nccl_inspect.model.inventory import Artifact
     from nccl_inspect.model.jobs.shares import Share
 
 
-MAX_DETAILED = 3
-"""Jobs of which everything is kept: the worst."""
+MAX_DETAILED = 3  # jobs of which everything is kept: the worst
 _MAX_EARLIER, _MAX_MEASURED = 5, 50
 """Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
 _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
@@ -50,12 +48,9 @@ _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 class Choice(Frozen):
     """Holds what of an input is judged."""
 
-    job: str | None = None
-    """The number or name of one of several jobs; without it the worst."""
-    run: int | None = None
-    """The number of one of several runs, from 1 for the first; without it the newest."""
-    is_one_of_two: bool = False
-    """Another input is read as well; the job that is named may be in that one only."""
+    job: str | None = None  # the number or name of one of several jobs; without it the worst
+    run: int | None = None  # the number of one of several runs, from 1 for the first; without it the newest
+    is_one_of_two: bool = False  # another input is read as well; the job that is named may be in that one only
 
 
 def judge_jobs(
@@ -185,12 +180,9 @@ def _order(standing: Standing) -> tuple[int, ...]:
     return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
 
 
-__all__ = ("Options",)
-"""Who reads needs them, so that they come from here as well."""
-_SHARE = 128 << 20
-"""Bytes that are worth a process, where nobody says how many there are to be."""
-_MAX_PROCESSES = 16
-"""More of them would wait for the first one, which puts together what they found."""
+__all__ = ("Options",)  # who reads needs them, so that they come from here as well
+_SHARE = 128 << 20  # bytes that are worth a process, where nobody says how many there are to be
+_MAX_PROCESSES = 16  # more of them would wait for the first one, which puts together what they found
 
 
 def fold(
@@ -212,12 +204,13 @@ def fold(
         NoInputError: nothing could be read, or no line is NCCL's.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
-    given = files.lasting(files.find(inputs))
+    given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
     state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
     turned = set() if state.partial else line_order.sources(state)
-    if turned:
-        files.require_again(given, turned)
+    if turned and not files.can_read_again(given):
+        what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
+        raise NoInputError(f"{', '.join(sorted(turned))}: {what}", "… | tac | nccl-inspect summarize, or name a file")
     widths = {} if state.partial or not files.can_read_again(given) else unrecognised.cut_widths(state)
     if turned or widths:
         state = _fill_fold(Reader(widths=widths), _read_all(given, None, turned), interruption)
@@ -247,34 +240,25 @@ def _pieces(
     jobs: int | None,
 ) -> Iterator[Piece]:
     """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
-    if jobs != 1 and (groups := _groups(inputs, jobs)):
-        from nccl_inspect.pipeline import workers  # a short log needs none
+    if jobs != 1:
+        from nccl_inspect.ingest.sources import partition
 
-        total = sum(part.size for group in groups for part in group)
-        yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
-        return
+        wanted, least = (jobs, 1) if jobs else (min(partition.processors(), _MAX_PROCESSES), _SHARE)
+        if groups := partition.plan_parts(inputs, wanted, least):
+            from nccl_inspect.pipeline import workers  # a short log needs none
+
+            total = sum(part.size for group in groups for part in group)
+            yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
+            return
     yield from _read_all(given, progress)
 
 
 def _read_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
-    """Yield all files, one after the other.
-
-    Args:
-        given: the files.
-        progress: called after each piece with the number of bytes read and their total.
-        turned: the sources that are read from their end, by name.
-    """
+    """Yield all files, one after the other."""
     for source in sources.find(given, progress):
         from_the_end = source.name in turned
         yield source.with_fields(newest_first=True) if from_the_end else source
         yield from sources.records_of(source, from_the_end)
-
-
-def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
-    """Return what each process is to read; none where one reads all."""
-    from nccl_inspect.ingest.sources import partition
-
-    return partition.plan_parts(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
 
 
 def require_nccl(state: Fold) -> None:
@@ -307,12 +291,7 @@ def _has_nccl(state: Fold) -> bool:
 
 
 def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
-    """Why there is nothing to judge.
-
-    Args:
-        sources: how many lines each has.
-        problems: why some could not be read.
-    """
+    """Why there is nothing to judge."""
     names, lines = list(sources), sum(sources.values())
     where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
     if not problems:
@@ -328,9 +307,6 @@ def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
 
 class Judge:
     """Turns folds into judged jobs.
-
-    Args:
-        options: checked at once.
 
     Raises:
         NcclInspectError: an unknown rule or platform, or a topology file that cannot be understood.
@@ -411,15 +387,7 @@ class Judge:
         quiet: float | None = None,
         beside: Sequence[Artifact] = (),
     ) -> Job:
-        """Return the same of a fold, or of the share of one job.
-
-        Args:
-            state: what was read.
-            gathered: the processes, where they are known.
-            going_on: more will come.
-            quiet: seconds for which no rank came any further.
-            beside: the evidence beside the log.
-        """
+        """Return the same of a fold, or of the share of one job."""
         gathered = gathered or Gathered.gather(state)
         job = resolve.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet

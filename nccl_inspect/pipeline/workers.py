@@ -12,7 +12,7 @@ from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.counts import Counts
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
+from nccl_inspect.scanning.found import Known
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
 
@@ -23,13 +23,12 @@ def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable
     """Yield what is to be added to a fold; all groups but the first are read by processes of their own.
 
     The result is that of one process: where merging would not give exactly that, the part is read again here.
-
-    Args:
-        state: the fold, to which each piece must be added before the next one is asked for.
-        groups: what each process reads.
-        progress: called with the number of bytes read.
     """
-    known = known_of(groups[0][0])
+    scanner = Scanner(engine.load_grammar())  # what the first lines show about how all are to be read
+    first = (lines for source in partition.read(groups[0][0], lambda _: None) for lines in blocks.records_of(source))
+    if isinstance(lines := next(first, None), Lines):
+        scanner.scan(lines.text[:HEAD].split(b"\n"), Counts(), lambda *_: None)
+    known = scanner.memory
     with processes.Helpers() as helpers:
         started = [helpers.start(_work, group, known, os.getpid()) for group in groups[1:]]
         yield from read(state, groups[0], progress)
@@ -43,13 +42,7 @@ def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
-    """Yield what is to be added to a fold, read here.
-
-    Args:
-        state: the fold, to which each piece must be added before the next one is asked for.
-        group: what to read.
-        progress: called with the number of bytes read.
-    """
+    """Yield what is to be added to a fold, read here."""
     for part in group:
         goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == part.name
         if goes_on and state.sources[-1].problem:
@@ -65,15 +58,3 @@ def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
     for piece in read(reader.fold, group, lambda _: processes.end_unless_child_of(parent)):
         reader.add(piece)
     return reader.fold
-
-
-def known_of(part: Part) -> Known:
-    """Return what the first lines show about how all are to be read."""
-    scanner = Scanner(engine.load_grammar())
-    for source in partition.read(part, lambda _: None):
-        for lines in blocks.records_of(source):
-            if isinstance(lines, Lines):
-                head = lines.text[:HEAD].split(b"\n")
-                scanner.scan(head, Counts(), lambda *_: None)
-            return scanner.memory
-    return NOTHING_KNOWN

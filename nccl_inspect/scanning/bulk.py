@@ -7,9 +7,8 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ChannelConnect
@@ -27,58 +26,41 @@ from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
 
-MOST = 1 << 16
-"""Bytes of a log that is looked through: what people paste is shorter."""
+MOST = 1 << 16  # bytes of a log that is looked through: what people paste is shorter
 _NARROWEST = 40
-_PIECES = 4
-"""Of a line, at most."""
+_PIECES = 4  # of a line, at most
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
 _QUOTE = compile_later(rb"(?:> ?)+")
-_OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
+_OWN = compile_later(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
-_USUAL = b"NCCL INFO "
-"""What most such lines hold."""
+_USUAL = b"NCCL INFO "  # what most such lines hold
 
 
 def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
-    """Return the first block of a source with broken lines put together; the same block where there are none.
-
-    Args:
-        lines: of a source, from its first one.
-        grammar: knows whole messages.
-    """
+    """Return the first block of a source with broken lines put together; the same block where there are none."""
     if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
         return lines
     given = envelopes.clean_lines(lines.lines, lines.text)
-    broken = dict(_broken(given, grammar))
-    if not broken:
-        return lines
+    width = max(map(len, given))
     whole, numbers, at = list[bytes](), list[int](), 0
     while at < len(given):
-        pieces, line = broken.get(at, (1, given[at]))
+        pieces, line = _rejoin_pieces(given, at, width, grammar) or (1, given[at])
         whole.append(line)
         numbers.append(at + 1)
         at += pieces
-    return Lines(whole, lines.size, Mended(numbers, len(given)))
-
-
-def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    """Yield where a broken line begins, how many lines it takes, and what it was."""
-    width = max(map(len, lines))
-    others = [place for place, line in enumerate(lines[1:]) if _USUAL not in line]
-    for place, line in zip(others, map(lines.__getitem__, others), strict=True):
-        if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
-            parts = prefix.split(line)
-            if parts and not _is_known(parts[1], grammar) and (made := _rejoin_pieces(lines, place, width, grammar)):
-                yield place, made
+    return lines if len(whole) == len(given) else Lines(whole, lines.size, Mended(numbers, len(given)))
 
 
 def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
-    """Return the number of lines and what they are together; None when that is not a message."""
-    quote = _QUOTE.match(lines[place])
-    tried = [lines[place]]
-    for size, (above, line) in enumerate(zip(lines[place:], lines[place + 1 : place + _PIECES], strict=False), 2):
+    """Return the number of lines and what they are together; None when that is not a message, or the first is one."""
+    first, *below = lines[place : place + _PIECES]
+    if not below or _USUAL in below[0] or len(first) < _NARROWEST or prefix.MARK not in first or _OWN.search(below[0]):
+        return None
+    if (own := prefix.split(first)) is None or _is_known(own[1], grammar):
+        return None
+    quote, tried = _QUOTE.match(first), [first]
+    for size, (above, line) in enumerate(pairwise((first, *below)), 2):
         rest = _QUOTE.sub(b"", line, count=1) if quote else line
         if _OWN.search(rest) or len(above) + len(rest.split(maxsplit=1)[0]) + 1 < width:
             return None  # the word had had room
@@ -98,8 +80,7 @@ class _Printer(NamedTuple):
     """Holds who printed lines with a prefix."""
 
     origin: Origin
-    frame: Frame | None
-    """What makes the origin of each line where the prefix is that of another time."""
+    frame: Frame | None  # what makes the origin of each line where the prefix is that of another time
     lines: Printed
     thread: Thread
 
@@ -115,19 +96,12 @@ _CONNECTS = prefix.MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
-_LOOK = 1 << 16
-"""Bytes of a block that show what most of it is."""
-_SPARSE = 4
-"""A log is sparse when at most one line in this many is NCCL's."""
+_LOOK = 1 << 16  # bytes of a block that show what most of it is
+_SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
 class BulkScanner(Scanner):
-    """A scanner of blocks.
-
-    Args:
-        grammar: what to recognise messages with.
-        collector: gets the lines.
-    """
+    """A scanner of blocks."""
 
     def __init__(self, grammar: Grammar, collector: Collector) -> None:
         super().__init__(grammar)
@@ -138,18 +112,13 @@ class BulkScanner(Scanner):
         self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
     def read(self, lines: Lines, counts: Counts) -> None:
-        """Read a block.
-
-        Args:
-            lines: of a source.
-            counts: of this source.
-        """
+        """Read a block."""
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
         text = lines.text
         if counts.pending or self.cut_width:
             self._by_line(lines, counts)
-        elif lines.mended is None and _is_sparse(text):
+        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
         elif not lines.mended and (repeats := sparse.find_repeats(lines)) and self._flood(repeats, counts):
             pass
@@ -158,7 +127,7 @@ class BulkScanner(Scanner):
         else:
             block = Found()
             cleaned = envelopes.clean_lines(lines.lines, text)
-            self._begin(cleaned)
+            self._lines, self._needles = cleaned, None
             self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
             self._collector.take(block)
 
@@ -170,12 +139,9 @@ class BulkScanner(Scanner):
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Read the lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
-        edges_of: dict[bytes, dict[bytes, Edge]] = {}
-        """What the next connection lines with a prefix may continue."""
-        last_of: dict[bytes, int] = {}
-        """The last line with a prefix, as far as it continued an edge."""
-        scanned = unknown = 0
-        """Lines that the scanner counts; others that no production knows."""
+        edges_of: dict[bytes, dict[bytes, Edge]] = {}  # what the next connection lines with a prefix may continue
+        last_of: dict[bytes, int] = {}  # the last line with a prefix, as far as it continued an edge
+        scanned = unknown = 0  # lines that the scanner counts; others that no production knows
         texts, templates = self._texts.young, self._templates
         without = self._choose_masking(cleaned)
         for at, line in enumerate(map(without, cleaned) if without else cleaned):
@@ -241,13 +207,7 @@ class BulkScanner(Scanner):
         return self._timed.mask_time if self._timed.tells(lines) else None
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
-        """Return who printed a line with this head.
-
-        Args:
-            head: that of the line, maybe without its time.
-            line: as it is.
-            block: where the others of the same process are.
-        """
+        """Return who printed a line with this head."""
         frame: Frame | None
         if line.startswith(b"{"):
             origin = self._origin_of(head.rpartition(b'"')[2])
@@ -262,9 +222,17 @@ class BulkScanner(Scanner):
         lines = block.lines_of(origin.process)
         return _Printer(origin, frame, lines, lines.threads.setdefault(origin.tid, Thread()))
 
-    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
-        text = super()._new_text(rest, origin)
-        if _is_template(rest, text):
+    def _text(self, rest: bytes, origin: Origin) -> Text:
+        text = super()._text(rest, origin)
+        # A text stands for those of all channels if it has the number where connection lines have it.
+        if (
+            text.parsed is not None
+            and text.parsed.kind is ChannelConnect
+            and rest == b"INFO " + text.message
+            and rest.startswith(_CHANNEL)
+            and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
+            and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
+        ):
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
@@ -294,7 +262,8 @@ class BulkScanner(Scanner):
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
             counts.add_other(numbers[-1 - back], others[line])
-        begin, end = repeats.count_before()
+        begin = sparse.find_first(repeats.cycle, repeats.numbers)
+        end = sparse.find_first(reversed(repeats.end), repeats.numbers)
         self._collector.take_repeated(
             [
                 Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
@@ -312,12 +281,14 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.clean_lines(lines.lines, text))
         size, picked, signs = self._sieve.pick_lines(text)
-        if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
+        partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
+        may_have_partials = b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
+        if last_error.MARK in signs or (may_have_partials and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
         numbers = counts.number(size)
         block = Found()
-        self._begin([line for _, line in picked])
+        self._lines, self._needles = [line for _, line in picked], None
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         else:
@@ -329,26 +300,3 @@ class BulkScanner(Scanner):
             else:
                 counts.add_other(numbers[index], line)
         self._collector.take(block)
-
-
-def _is_sparse(text: bytes) -> bool:
-    """Return whether few lines of a block are NCCL's."""
-    return text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK)
-
-
-def _may_have_partials(text: bytes, signs: bytes) -> bool:
-    """Return whether lines may continue in the next one, by what the lines worth a look look like."""
-    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
-    return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
-
-
-def _is_template(rest: bytes, text: Text) -> bool:
-    """Return whether a text stands for those of all channels: it has the number where connection lines have it."""
-    return (
-        text.parsed is not None
-        and text.parsed.kind is ChannelConnect
-        and rest == b"INFO " + text.message
-        and rest.startswith(_CHANNEL)
-        and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
-        and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
-    )

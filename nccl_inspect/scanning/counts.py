@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any
 
 from nccl_inspect.event.types import NEAR, ProcessEnded
@@ -15,8 +15,7 @@ from nccl_inspect.util.records import Record, record
 
 TAIL = 100
 TAIL_WIDTH = 4096
-_WIDTH = 400
-"""Bytes of a line that is shown."""
+_WIDTH = 400  # bytes of a line that is shown
 MAX_EXAMPLES = 20
 
 
@@ -28,18 +27,11 @@ class Text(Record):
     message: bytes
     parsed: Parsed | None
     damaged: bool = False
-    use: Any = None
-    """Whatever its reader wants to remember with it: the same text comes many times."""
+    use: Any = None  # whatever its reader wants to remember with it: the same text comes many times
 
 
 _SUMS = (
-    "lines",
-    "nccl_lines",
-    "typed_lines",
-    "unrecognised_lines",
-    "repaired_lines",
-    "split_lines",
-    "damaged_lines",
+    *("lines", "nccl_lines", "typed_lines", "unrecognised_lines", "repaired_lines", "split_lines", "damaged_lines"),
     "related_lines",
 )
 
@@ -52,17 +44,13 @@ class Counts(Record):
     nccl_lines: int = 0
     typed_lines: int = 0
     unrecognised_lines: int = 0
-    repaired_lines: int = 0
-    """Lines put together from two places."""
-    split_lines: int = 0
-    """Lines that were split into several."""
+    repaired_lines: int = 0  # lines put together from two places
+    split_lines: int = 0  # lines that were split into several
     damaged_lines: int = 0
-    related_lines: int = 0
-    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
+    related_lines: int = 0  # lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows
     tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=TAIL))
     """The last lines that are not NCCL's, with their numbers: they often show how a job ended."""
-    broken: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first damaged lines, with their numbers."""
+    broken: list[tuple[int, bytes]] = field(default_factory=list)  # the first damaged lines, with their numbers
     mended: list[tuple[int, bytes]] = field(default_factory=list)
     """The first lines that were joined or split, with their numbers."""
     doubtful: set[int] = field(default_factory=set)
@@ -115,7 +103,7 @@ class Counts(Record):
         """Take in the counts of the lines that follow."""
         before = self.lines
         self.tracebacks.update((printer, last + before) for printer, last in later.tracebacks.items())
-        self.awaited.update(last_error.shift_lines(later.awaited, before))
+        self.awaited.update((one, (size, last + before)) for one, (size, last) in later.awaited.items())
         self.reports.extend((number + before, event) for number, event in later.reports)
         self.pending.update((key, (number + before, text)) for key, (number, text) in later.pending.items())
         self.tail.extend((number + before, text) for number, text in later.tail)
@@ -125,11 +113,6 @@ class Counts(Record):
         self.doubtful.update(number + before for number in later.doubtful)
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
-
-    def become(self, other: Counts) -> None:
-        """Count what another reading of the same source counted."""
-        for entry in fields(self):
-            setattr(self, entry.name, getattr(other, entry.name))
 
     @property
     def is_torn(self) -> bool:

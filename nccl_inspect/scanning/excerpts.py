@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
 from functools import cache
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
@@ -27,19 +28,18 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner, Sink
 from nccl_inspect.util.levels import ANY, STATEMENTS
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
 _LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
 _FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
 _PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
 _MANY_WORDS = 6
-_OPENING = (b"'", b'"', b"(")
-"""The text before a quotation of NCCL, which may be a sentence."""
+_OPENING = (b"'", b'"', b"(")  # the text before a quotation of NCCL, which may be a sentence
 _SENTENCE = re.compile(
     rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
     rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
-)
-"""Words that make a sentence of what stands where the grammar takes any text."""
+)  # words that make a sentence of what stands where the grammar takes any text
 NUMBERED = frozenset((events.CommInit, events.CommSplit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 """Events that are about numbers: where one was left out, or torn off, nothing is left."""
 MARK = b"NCCL"
@@ -50,10 +50,8 @@ _LED = re.compile(rb"(?:^|[\])>|:`'\"*\x80-\xff-]|:\d+|\.(?:cc|cu|h)) *\[?$")
 _TORN = re.compile(rb":\d+ ?\[|\[-?\d{0,10}\] *$")
 """What is left of NCCL's own prefix where it was torn: then the message may be, too."""
 _HEAD = re.compile(rb":\d+:\d+ \[")
-_MOST_HEADS = 1
-"""Where a line has more of them, two were glued together, and nobody knows whose the statement is."""
-_IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")
-"""What is before it in a log."""
+_MOST_HEADS = 1  # where a line has more of them, two were glued together, and nobody knows whose the statement is
+_IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")  # what is before it in a log
 
 
 def find_quoted_statement(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin, Text] | None:
@@ -129,7 +127,7 @@ def _split_free_texts(parsed: Parsed) -> tuple[bytes, list[bytes]]:
         own += message[end:start]
         end = stop
         if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
-            free.append(_system_error().sub(b"", message[start:stop]))
+            free.append(_SYSTEM_ERROR.sub(b"", message[start:stop]))
     return own + message[end:], free
 
 
@@ -138,32 +136,24 @@ def is_sentence(text: bytes) -> bool:
     return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
 
 
-@cache
-def _system_error() -> re.Pattern[bytes]:
-    """Return what the system says of a failed call."""
-    return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))
-
-
-_PIECES = 5
-"""Lines into which one was broken by hand, at most."""
+_SYSTEM_ERROR = compile_later(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))
+"""What the system says of a failed call."""
+_PIECES = 5  # lines into which one was broken by hand, at most
 _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)
 """A line of NCCL 2.1 to 2.3, which had no ``NCCL`` before the level, or one of which that was cut off."""
 _PLUGIN = re.compile(rb"(?P<level>INFO|WARN|TRACE): Function: \S+ Line: \d+: (?P<text>.+)", re.DOTALL)
 """What aws-ofi-nccl prints where it does not run within NCCL (its tests): ``WARN: Function: f Line: 1: NET/OFI …``."""
-_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")
-"""Placeholders of source code where a line has a value."""
+_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")  # placeholders of source code where a line has a value
 _PRINTED = re.compile(
     rb"NCCL |\[-?\d+\] (?:\S+:\d+ )?(?:" + ANY + rb") |\.(?:cc|cu|cpp|h):\d+ (?:" + ANY + rb") | Line: \d+: "
-)
-"""What a line may hold that has something of a prefix."""
+)  # what a line may hold that has something of a prefix
 _SIGN_SIZE = 4
 _FEW_LINES = 3
 _WORD, _FAR = re.compile(rb"(?:(?<!\S)|(?<=[\"'`(]))[^\s\"'`(]"), 80
 """Where a message may begin, and how many bytes before what is its own."""
 _SUPPOSED = re.compile(
     rb"\b(?:if|when|whenever|unless|until|no longer|instead of|e\.g\.|such as|fix(?:es|ed)?)\b", re.I
-)
-"""Words with which people write of an error that they need not have."""
+)  # words with which people write of an error that they need not have
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
@@ -173,8 +163,7 @@ class Short:
     """The lines of a source, as long as it may be an excerpt: one that is read once only may have to be read again."""
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        """None where there were too many, or a collector wrote them."""
+        self.lines: list[bytes] = []  # none where there were too many, or a collector wrote them
         self._size = 0
 
     def add(self, lines: Lines) -> None:
@@ -186,67 +175,45 @@ class Short:
             self.lines.clear()
 
     def read(self, name: str, counts: Counts, grammar: Grammar) -> list[tuple[int, Origin, Text]]:
-        """Return what the lines say as those of an excerpt; nothing where something was known of them before.
-
-        Args:
-            name: of the source.
-            counts: of the source, which are made anew.
-            grammar: what to recognise messages with.
-        """
+        """Return what the lines say as those of an excerpt; nothing where something was known of them before."""
         if not self.lines or counts.typed_lines or counts.related_lines or log_detection.is_program(name):
             return []
         rows: list[tuple[int, Origin, Text]] = []
         excerpt, again = Excerpt(grammar), Counts()
         excerpt.scan(self.lines, again, lambda *row: rows.append(row))
         if excerpt.read:
-            counts.become(again)
+            for entry in fields(counts):
+                setattr(counts, entry.name, getattr(again, entry.name))
         return rows if excerpt.read else []
 
 
 class Reading(NamedTuple):
     """Holds what a line says, or several lines that were one."""
 
-    place: int
-    """Of the first of them."""
+    place: int  # of the first of them
     pieces: int
     messages: list[tuple[Origin, Text]]
 
 
 class Excerpt:
-    """Reads the lines of a short text.
-
-    Args:
-        grammar: what to recognise messages with.
-    """
+    """Reads the lines of a short text."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._scanner = Scanner(grammar)
+        self.productions = self._scanner.productions
         self._foreign: list[Production] = []
         self._possible: list[tuple[bytes, Production]] = []
         """The productions that may have a message in the text, by what it would hold."""
         self._near: list[tuple[bytes, Production]] = []
         """Those of them that may have one in the line that is looked at, or in those below."""
-        self._among: list[Production] = []
-        """Those that may have one in the text that is looked at."""
+        self._among: list[Production] = []  # those that may have one in the text that is looked at
         self._seen: dict[bytes, tuple[Origin, Text] | None] = {}
         """The message that a text is as a whole: programs print the same lines again and again."""
-        self.read = 0
-        """Lines that only this reading knows."""
-
-    @property
-    def productions(self) -> set[Production]:
-        """Return the productions that recognised a line."""
-        return self._scanner.productions
+        self.read = 0  # lines that only this reading knows
 
     def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink) -> None:
-        """Read lines as those of a log are read, and what tells nothing then without what stands around it.
-
-        Args:
-            lines: all of a source.
-            counts: of the source.
-            sink: gets the number, the origin and the text of each line that is NCCL's, or that tells something of it.
-        """
+        """Read lines as those of a log are read, and what tells nothing then without what stands around it."""
         if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
             self._scanner.scan(lines, counts, sink)
             return
@@ -259,7 +226,11 @@ class Excerpt:
         begun = {
             number: whole for number, _, text in rows if number in torn and (whole := self._read_begun_warning(text))
         }
-        recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
+        recognized = {
+            number
+            for number, _, text in rows
+            if (one := text.parsed) and not (one.production.general or one.production.rest)
+        }
         unknown = {number for number, _, text in rows if text.parsed is None}
         begins = {number for number, _, text in rows if text.parsed}
         anew: set[int] = set()
@@ -311,20 +282,16 @@ class Excerpt:
     def readings(
         self, lines: Sequence[bytes], recognized: Collection[int] = (), begins: Collection[int] = ()
     ) -> Iterator[Reading]:
-        """Yield what lines say that have no prefix, or one that is not whole.
-
-        Args:
-            lines: of a text.
-            recognized: the numbers of lines, from 1, that are none of these.
-            begins: of lines that continue none.
-        """
+        """Yield what lines say that have no prefix, or one that is not whole."""
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
-        inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
+        inner = [
+            decoration.MARGIN.sub(b"", line) for line in plain
+        ]  # what is broken by hand may be broken within a sign
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
         self._seen.clear()
-        self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
+        self._foreign = [p for p in self._grammar.find_foreign(together) if not (p.general or p.rest)]
         self._possible = [
             (sign, production)
             for sign, candidates in _index_signs(self._grammar)
@@ -357,9 +324,12 @@ class Excerpt:
         for text in decoration.plainer(line) if MARK in line else ():
             if message := find_quoted_statement(text, self._grammar):
                 return Reading(place, 1, [message])
-        is_printed = _PRINTED.search(line) is not None
-        old = next(filter(None, map(self._read_old, decoration.layers(line))), None) if is_printed else None
-        return Reading(place, 1, [old]) if old else None
+        for text in decoration.layers(line) if _PRINTED.search(line) else ():
+            # A line of NCCL before 2.4 is known by its prefix: its message is not.
+            old = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
+            if old and (origin := _origin(old)):
+                return Reading(place, 1, [(origin, Text(decode(old["level"]), old["text"], None))])
+        return None
 
     def _mentions(self, lines: Sequence[bytes]) -> Iterator[Reading]:
         """Yield the errors that a question of few lines mentions, if it tells nothing else."""
@@ -381,14 +351,11 @@ class Excerpt:
         for text in decoration.plainer(line):
             if message := self._read_message(text):
                 return [message]
-        parts = [*decoration.parts(line), *self._sentences(line)]
+        parts = decoration.parts(line)
+        # The lines of a multi-line message may be in one.
+        if begins := sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0):
+            parts += (line[a:b].strip() for a, b in pairwise((0, *begins, len(line))))
         return list(filter(None, map(self._read_message, parts))) if parts != [line] else []
-
-    def _sentences(self, line: bytes) -> Iterator[bytes]:
-        """Yield the lines of a multi-line message that are in one."""
-        begins = sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0)
-        if begins:
-            yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
     def _read_message(self, line: bytes) -> tuple[Origin, Text] | None:
         """Return the message that a line near here is, without what stands around it."""
@@ -401,7 +368,7 @@ class Excerpt:
 
     def _look_near(self, *lines: bytes) -> bool:
         """Return whether there may be a message in a line, or in lines that were one."""
-        inner = list(map(decoration.without_margin, lines))
+        inner = [decoration.MARGIN.sub(b"", line) for line in lines]
         texts = {b" ".join(inner), b"".join(inner)}
         self._near = [(sign, production) for sign, production in self._possible if any(sign in text for text in texts)]
         return bool(self._near or _PRINTED.search(lines[0]) or any(map(self._holds_foreign, texts)))
@@ -431,12 +398,6 @@ class Excerpt:
         parsed = self._parse_message(text)
         return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
-    def _read_old(self, text: bytes) -> tuple[Origin, Text] | None:
-        """Return a line of NCCL before 2.4 by its prefix: its message is not known."""
-        old_line = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
-        origin = _origin(old_line) if old_line else None
-        return (origin, Text(decode(old_line["level"]), old_line["text"], None)) if old_line and origin else None
-
     def _parse_message(self, message: bytes) -> Parsed | None:
         """Return a message that may have lost its full stop, or got one; numbers may be left out."""
         for text in (message, message + b".", message.rstrip(b".:;!")):
@@ -456,11 +417,6 @@ def _torn_off(lines: Sequence[bytes]) -> set[int]:
         for number, line in enumerate(lines, 1)
         if number == last or (full and len(line) == width) or line.rstrip().endswith((b"...", b"\xe2\x80\xa6"))
     }
-
-
-def _is_vague(production: Production) -> bool:
-    """Return whether a production takes whatever has a form, such as any exception: that may be a known one."""
-    return production.general or production.rest
 
 
 def _may_continue(line: bytes) -> bool:
@@ -498,13 +454,7 @@ def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
 
 
 def _count(reading: Reading, counts: Counts, unknown: int) -> None:
-    """Count lines anew that were counted as something else.
-
-    Args:
-        reading: what they say.
-        counts: of the source.
-        unknown: how many of them were counted as not recognised.
-    """
+    """Count lines anew that were counted as something else."""
     number = reading.place + 1
     texts = [text for _, text in reading.messages]
     foreign = sum(text.level == "OTHER" for text in texts)

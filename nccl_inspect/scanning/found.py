@@ -17,16 +17,11 @@ from nccl_inspect.util.records import Record, record
 class Edge(Record):
     """Connection lines of one thread that differ in the channel only."""
 
-    event: ChannelConnect
-    """That of one of them; the same object for all edges that say the same."""
-    channel: int
-    """That of the first of them."""
-    printed: Origin | Late
-    """Who printed the first of them."""
-    place: int
-    """The number of the first of them; in a fold its place."""
-    channels: int
-    """A bit for each channel."""
+    event: ChannelConnect  # that of one of them; the same object for all edges that say the same
+    channel: int  # that of the first of them
+    printed: Origin | Late  # who printed the first of them
+    place: int  # the number of the first of them; in a fold its place
+    channels: int  # a bit for each channel
     lines: int = 1
     level: str = "INFO"
 
@@ -54,20 +49,14 @@ def edge_of(number: int, printed: Origin | Late, text: Text) -> Edge:
 
 
 class Template:
-    """A text that stands for those of all channels.
-
-    Args:
-        rest: what follows the number of the channel.
-        text: of one of them.
-    """
+    """A text that stands for those of all channels."""
 
     __slots__ = ("event", "key", "rest", "text")
 
     def __init__(self, rest: bytes, text: Text) -> None:
         self.rest, self.text = rest, text
         self.event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
-        self.key = self.event.conn, self.event.rank
-        """What is the same in all lines of a run."""
+        self.key = self.event.conn, self.event.rank  # what is the same in all lines of a run
 
 
 Run: TypeAlias = list[tuple[Text, Edge]]
@@ -82,8 +71,7 @@ class Thread:
     __slots__ = ("edges", "key", "run")
 
     def __init__(self) -> None:
-        self.key: tuple[int | None, int] | None = None
-        """That of the templates of the run."""
+        self.key: tuple[int | None, int] | None = None  # that of the templates of the run
         self.edges: dict[bytes, Edge] = {}
         """Those that the next lines may continue, by what follows the number of the channel."""
         self.run: Run = []
@@ -97,8 +85,7 @@ class Printed:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.threads: dict[int, Thread] = {}
-        self.last: tuple[int, Origin | Late] = (0, NOBODY)
-        """The number of the last line, and who printed it."""
+        self.last: tuple[int, Origin | Late] = (0, NOBODY)  # the number of the last line, and who printed it
 
     def keep(self, number: int, printed: Origin | Late, text: Text) -> None:
         """Add a line."""
@@ -108,15 +95,7 @@ class Printed:
             thread.edges.clear()
 
     def connect(self, thread: Thread, number: int, printed: Origin | Late, bit: int, template: Template) -> None:
-        """Add the first line of an edge.
-
-        Args:
-            thread: that printed it.
-            number: of the line.
-            printed: who printed it.
-            bit: its channel.
-            template: of its text.
-        """
+        """Add the first line of an edge."""
         edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit, 1, template.text.level)
         if not thread.edges or thread.key != template.key:
             thread.edges.clear()
@@ -130,8 +109,7 @@ class Printed:
 class Known(NamedTuple):
     """Holds what earlier lines show about how later ones are to be read."""
 
-    wrapped: bool = False
-    """Whether lines are in envelopes."""
+    wrapped: bool = False  # whether lines are in envelopes
     leads: frozenset[bytes] = frozenset()
     """What unknown launchers put in front of NCCL's prefix, with zeros for its numbers."""
 
@@ -147,8 +125,7 @@ class Found:
     """Sound lines by the process that printed them: the order of those of several processes does not matter."""
 
     def __init__(self) -> None:
-        self.by_process: dict[Process, Printed] = {}
-        """In the order of the first lines."""
+        self.by_process: dict[Process, Printed] = {}  # in the order of the first lines
         self._lines: dict[Process, Printed] = {}
         self.unknown: list[tuple[int, Origin | Late, Text]] = []
         """Those that no production knows, in the order in which they came."""

@@ -6,30 +6,21 @@ block is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-_WIDTH = 4
-"""Bytes that are compared at once."""
+_WIDTH = 4  # bytes that are compared at once
 _WINDOW = 2 * _WIDTH - 1
 _MIX, _FOLD = np.uint32(2654435761), np.uint32(16)
-_KINDS = 1 << 16
-"""Numbers that stand for four bytes."""
-_PART = 1 << 18
-"""Bytes of a block that are looked at together: what is computed of them stays in the cache."""
-_WORTH = 1 << 13
-"""Bytes that are searched for a text in the time that it takes to look at a line for nothing."""
+_KINDS = 1 << 16  # numbers that stand for four bytes
+_PART = 1 << 18  # bytes of a block that are looked at together: what is computed of them stays in the cache
+_WORTH = 1 << 13  # bytes that are searched for a text in the time that it takes to look at a line for nothing
 
 
 class Grams:
-    """Finds texts by four of their bytes.
-
-    Args:
-        texts: to be found.
-        sample: lines of the log: what is common in it shows no text.
-    """
+    """Finds texts by four of their bytes."""
 
     def __init__(self, texts: Iterable[bytes], sample: bytes) -> None:
         frequent = np.bincount(_hash_words(_words(sample)), minlength=_KINDS)
@@ -54,25 +45,25 @@ class Grams:
     def lines(self, text: bytes) -> tuple[int, list[tuple[int, bytes]]]:
         """Return how many lines a block has, and those that may hold one of the texts, each with its place."""
         letters = np.frombuffer(text, np.uint8)
-        places = [np.array([*_find_text(plain, text)], np.int64) for plain in self._plain]
-        ends = []
+        ends, plain = [], list[int]()
+        for name in self._plain:  # once in each line; searching from the end takes a third of the time
+            at = len(text)
+            while (at := text.rfind(name, 0, at)) >= 0:
+                plain.append(at)
+                at = text.rfind(b"\n", 0, at) + 1
+        places = [np.array(plain, np.int64)]
         for begin in range(0, len(text), _PART):
             part = letters[begin : begin + _PART]
             ends.append(np.flatnonzero(part == ord("\n")) + begin)
-            places.append(self._matches(part) + begin)
+            words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
+            found = np.flatnonzero(self._may_be[_hash_words(words)])
+            grams = np.searchsorted(self._grams, words[found]).clip(max=len(self._grams) - 1)
+            places.append(found[self._grams[grams] == words[found]] * _WIDTH + begin)
         line_ends = np.concatenate([*ends, [len(text)]])
         rows = np.unique(np.searchsorted(line_ends, np.concatenate(places)))
         begins = np.where(rows > 0, line_ends[rows - 1] + 1, 0)
         spans = zip(rows.tolist(), begins.tolist(), line_ends[rows].tolist(), strict=True)
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
-
-    def _matches(self, part: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return where four bytes of a text stand."""
-        words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
-        rows = np.flatnonzero(self._may_be[_hash_words(words)])
-        at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        places: NDArray[np.int64] = rows[self._grams[at] == words[rows]] * _WIDTH
-        return places
 
 
 def _words(text: bytes) -> NDArray[np.uint32]:
@@ -83,11 +74,3 @@ def _words(text: bytes) -> NDArray[np.uint32]:
 def _hash_words(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return numbers that stand for words."""
     return (words * _MIX) >> _FOLD
-
-
-def _find_text(name: bytes, text: bytes) -> Iterator[int]:
-    """Yield where a text stands, once in each line; searching from the end takes a third of the time."""
-    at = len(text)
-    while (at := text.rfind(name, 0, at)) >= 0:
-        yield at
-        at = text.rfind(b"\n", 0, at) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from math import log
@@ -24,34 +24,23 @@ from nccl_inspect.util.text import decode, encode, escape_controls
 
 _FIELD = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_IDLE = frozenset(("the", "is", "it", "was", "are", "my", "there", "this", "that"))
-"""Words that make no message."""
-_SHARE = 0.7
-"""How much of a text must occur in a message, in the same order, to count as the same one."""
-_LEAST = 6.5
-"""How much that must be: two words that few messages have."""
+_IDLE = frozenset(("the", "is", "it", "was", "are", "my", "there", "this", "that"))  # words that make no message
+_SHARE = 0.7  # how much of a text must occur in a message, in the same order, to count as the same one
+_LEAST = 6.5  # how much that must be: two words that few messages have
 _CANDIDATES = 40
-_OF_SAMPLE = 0.5
-"""What a word counts that only samples have: a field may hold any other."""
+_OF_SAMPLE = 0.5  # what a word counts that only samples have: a field may hold any other
 
 
 @frozen
 class Near(Frozen):
     """A message that a text resembles."""
 
-    meaning: meaning.Meaning
-    """Of that message; without fields, as the text has not all of them."""
-    sample: str
-    """How such a message looks."""
+    meaning: meaning.Meaning  # of that message; without fields, as the text has not all of them
+    sample: str  # how such a message looks
 
 
 def similar_message(text: str, grammar: Grammar) -> Near | None:
-    """Return the known message that has most of the words of a text; None when none is near.
-
-    Args:
-        text: a line, or a part of one.
-        grammar: what to look in.
-    """
+    """Return the known message that has most of the words of a text; None when none is near."""
     level, message = meaning.without_prefix(text)
     production = _with_words(message, grammar)
     if production is None:
@@ -75,19 +64,16 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
 
     def likeness(production: Production) -> tuple[float, bool, float]:
         own = {word: weight if word in texts[production] else _OF_SAMPLE * weight for word, weight in weights.items()}
-        shared = max((_weigh_in_order(words, _words(sample), own) for sample in production.samples), default=0.0)
+        shared = 0.0
+        for sample in production.samples:  # what the words count that it has in the same order
+            blocks = SequenceMatcher(None, words, _words(sample), autojunk=False).get_matching_blocks()
+            shared = max(shared, sum(own[word] for block in blocks for word in words[block.a : block.a + block.size]))
         return shared, production.dialect == "nccl", -len(texts[production])
 
     most = sorted(texts, key=lambda one: -sum(weights[word] for word in weights.keys() & texts[one]))
     best = max(most[:_CANDIDATES], key=likeness)
     total = sum(weights[word] for word in words)
     return best if likeness(best)[0] >= max(_SHARE * total, _LEAST) else None
-
-
-def _weigh_in_order(words: list[str], text: list[str], weights: dict[str, float]) -> float:
-    """Return what the words count that a text has in the same order."""
-    blocks = SequenceMatcher(None, words, text, autojunk=False).get_matching_blocks()
-    return sum(weights[word] for block in blocks for word in words[block.a : block.a + block.size])
 
 
 def _words(text: str) -> list[str]:
@@ -100,12 +86,10 @@ class Meaning(Record):
     """A recognised line."""
 
     production: Production
-    origin: Origin | None
-    """Who printed it; None when only the message was given."""
+    origin: Origin | None  # who printed it; None when only the message was given
     level: str | None
     message: str
-    fields: list[tuple[str, str, str]]
-    """Name, value as printed, and what the name means (may be empty)."""
+    fields: list[tuple[str, str, str]]  # name, value as printed, and what the name means (may be empty)
 
     @property
     def worry(self) -> str:
@@ -152,32 +136,27 @@ def explain_line(text: str, grammar: Grammar) -> Meaning | None:
     if envelopes.needs_cleaning(line):
         (line,) = envelopes.clean_lines([line], line)
     wrapped = envelopes.is_whole(line)  # the text after the message must not be taken for a part of it
-    return (
-        (None if wrapped else _direct(line, grammar))
-        or _scan_line(line, grammar)
-        or _direct(line, grammar)
-        or _find_dependent_meaning(line, grammar)
-        or _explain_excerpt([line], grammar)
-    )
+    read: list[tuple[Origin, Text]] = []
+    if meaning := None if wrapped else _direct(line, grammar):
+        return meaning
+    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: read.append((origin, text)))
+    for origin, said in read:
+        if said.parsed:
+            return _meaning(said.parsed, None if origin is prefix.NOBODY else origin, said.level, said.message)
+    if meaning := _direct(line, grammar) or _find_dependent_meaning(line, grammar):
+        return meaning
+    statement = _one_of([line], grammar)  # without the text that people put around it
+    if statement is None or statement[1].parsed is None:
+        return None
+    origin, said = statement
+    is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
+    return _meaning(statement[1].parsed, origin if is_known else None, said.level if is_known else None, said.message)
 
 
 def rejoin(lines: Sequence[str], grammar: Grammar) -> str | None:
     """Return the original line of lines that were wrapped; None if they are not one line."""
-    statement = _one_of([encode(line) for line in lines], grammar)
-    if statement is None:
-        return None
-    origin, text = statement
-    return prefix.join_line(origin.head, text.level, decode(text.message))
-
-
-def _explain_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
-    """Return the meaning of a line without the text that people put around it."""
-    statement = _one_of(lines, grammar)
-    if statement is None or statement[1].parsed is None:
-        return None
-    origin, text = statement
-    is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
-    return _meaning(statement[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
+    origin, text = _one_of([encode(line) for line in lines], grammar) or (None, None)
+    return prefix.join_line(origin.head, text.level, decode(text.message)) if origin and text else None
 
 
 def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
@@ -206,62 +185,35 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
 
 def _find_dependent_meaning(line: bytes, grammar: Grammar) -> Meaning | None:
     """Return the meaning of a line that counts only below a traceback or at the end of a log."""
-    layers = [line]
-    while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
-        layers.append(layer.text)
     among = [*grammar.traced, *grammar.last]
-    parsed = next(filter(None, (grammar.parse_foreign(layer, among) for layer in layers)), None)
-    exception = (parsed.production.read(parsed.message) or {}).get("exception") if parsed else None
-    if parsed is None or (exception is not None and not _is_exception(str(exception))):
-        return None
-    return _meaning(parsed, None, None, line)
-
-
-def _is_exception(name: str) -> bool:
-    """Return whether a name is that of an exception, unlike ``Epoch`` in ``Epoch: 3``."""
+    parsed = next(filter(None, (grammar.parse_foreign(text, among) for text, _ in envelopes.peel_all(line))), None)
+    name = str(((parsed and parsed.production.read(parsed.message)) or {}).get("exception") or "")
     kind = getattr(builtins, name, None)
     if isinstance(kind, type):
-        return issubclass(kind, BaseException) and not issubclass(kind, Warning)
-    return _EXCEPTION.fullmatch(name) is not None
-
-
-def _scan_line(line: bytes, grammar: Grammar) -> Meaning | None:
-    """Return the meaning of a line in an envelope, read as a log is."""
-    statements: list[tuple[Origin, Text]] = []
-    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: statements.append((origin, text)))
-    for origin, text in statements:
-        if text.parsed:
-            return _meaning(text.parsed, None if origin is prefix.NOBODY else origin, text.level, text.message)
-    return None
+        is_exception = issubclass(kind, BaseException) and not issubclass(kind, Warning)
+    else:
+        is_exception = not name or _EXCEPTION.fullmatch(name) is not None  # unlike ``Epoch`` in ``Epoch: 3``
+    return _meaning(parsed, None, None, line) if parsed and is_exception else None
 
 
 def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: bytes) -> Meaning:
     production = parsed.production
-    values = production.read(parsed.message) or {}
-    fields = [
-        (name, _show_value(value), _sense(name, production))
-        for name, value in values.items()
-        if value is not None and not name.startswith("_")  # such names are not part of the event
-    ]
-    return Meaning(
-        production, origin, level, decode(message), [field for field in fields if not _is_stand_in(field[1])]
-    )
-
-
-def _sense(name: str, production: Production) -> str:
-    """Return what a field means: some names have another meaning in the output of other programs."""
-    places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
-    return next((sense for place in places if (sense := glossary().get(place + name))), "")
+    fields = []
+    for name, value in (production.read(parsed.message) or {}).items():
+        shown = _show_value(value)
+        if value is None or name.startswith("_") or excerpts.STAND_IN.decode() in shown:  # no part of the event
+            continue
+        # Some names have another meaning in the output of other programs.
+        places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
+        sense = next((sense for place in places if (sense := glossary().get(place + name))), "")
+        fields.append((name, shown, sense))
+    return Meaning(production, origin, level, decode(message), fields)
 
 
 def _split_line(line: bytes) -> tuple[bytes, bytes] | None:
     """Return a line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
     rest = prefix.read_unprefixed(line)
     return prefix.split(line) if rest is None else (b"", rest)
-
-
-def _is_stand_in(value: str) -> bool:
-    return excerpts.STAND_IN.decode() in value
 
 
 def without_prefix(text: str) -> tuple[str | None, str]:
@@ -290,23 +242,14 @@ def releases(production: Production) -> str:
 def subsystems(production: Production) -> str:
     """Return the setting that shows a message, in words."""
     names = production.subsys.split("|")
-    if names == ["ALWAYS"]:
-        return "always shown"
-    return "NCCL_DEBUG_SUBSYS=" + " or ".join(names)
+    return "always shown" if names == ["ALWAYS"] else "NCCL_DEBUG_SUBSYS=" + " or ".join(names)
 
 
 @cache
 def glossary() -> dict[str, str]:
     """Return what field names mean."""
     text = (Path(__file__).parent / "glossary.txt").read_text(encoding="utf-8")
-    return dict(_entries(text))
-
-
-def _entries(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            name, _, meaning = line.partition(": ")
-            yield name, meaning
+    return dict(line.split(": ", 1) for line in text.splitlines() if line and line[0] != "#")
 
 
 def _show_value(value: object) -> str:

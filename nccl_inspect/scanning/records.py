@@ -12,8 +12,7 @@ from nccl_inspect.util.text import decode, encode
 
 _TIME = compile_later(ISO)
 _CLOCK = compile_later(rb"(?<=-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:.,])")
-_LINE = b"\0"
-"""What stands for the line in what is around it."""
+_LINE = b"\0"  # what stands for the line in what is around it
 _NAME = MARK.lstrip()
 _OTHER_LINE = b"a:1:1" + MARK + b"INFO b"
 _OTHER_TIME = b"2001-02-03T04:05:06Z"
@@ -57,12 +56,7 @@ class Records:
         return line if self._forms[form] is None else form + line[begin - 1 : end]
 
     def frame_of(self, head: bytes, origin: Origin) -> RecordFrame | None:
-        """Return what lines have in common that begin like this without their times; None for no object.
-
-        Args:
-            head: up to ``NCCL``.
-            origin: what the prefix in it states.
-        """
+        """Return what lines have in common that begin like this without their times; None for no object."""
         stated = self._forms.get(head.rpartition(b'"')[0])
         if stated is None or prefix.is_masked(origin.process):
             return None
@@ -83,14 +77,7 @@ def clock_of(line: bytes) -> bytes:
 
 
 def _read_form(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
-    """Return what an object states, if that is the same whatever line and time of day it has.
-
-    Args:
-        line: the object.
-        begin: where the line in it begins.
-        end: where it ends, without its line end.
-        clock: where the time of day begins.
-    """
+    """Return what an object states, if that is the same whatever line and time of day it has."""
     inners = envelopes.contents(line)
     if len(inners) != 1 or inners[0].stated.time is None or inners[0].stated.partial:
         return None

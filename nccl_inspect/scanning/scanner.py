@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import intern
 from typing import TypeAlias
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Connected, ProcessEnded, join_lines
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
@@ -23,39 +24,30 @@ from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.found import Known
 from nccl_inspect.util.patterns import compile_later
 
-_GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
+_GLUED = compile_later(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
 MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
-_QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
-"""What a line may hold that quotes one of NCCL."""
-_ENTITY = compile_later(rb"&(?:lt|gt|amp|quot|#\d{1,5});")
-"""What pages of HTML and XML have for a character."""
+_QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")  # what a line may hold that quotes one of NCCL
+_ENTITY = compile_later(rb"&(?:lt|gt|amp|quot|#\d{1,5});")  # what pages of HTML and XML have for a character
 _LAST_WORDS = compile_later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
     rb"|Exception (?:in thread|ignored) )"
-)
-"""Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
+)  # where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope
 _MAX_ORIGINS = 50_000
 MAX_TEXTS = 20_000
 """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
 _TRAILED, _UNTRAILED = b"\0", b"\1"
 """What marks texts with what may be the trailer of an envelope: in lines that are in one, and in others."""
-MAX_PENDING = 10_000
-"""Streams of which the beginning of a line is kept; then the oldest one is given up."""
+MAX_PENDING = 10_000  # streams of which the beginning of a line is kept; then the oldest one is given up
 
 
-Sink: TypeAlias = Callable[[int, Origin, Text], None]
-"""Gets the number, the origin and the text of a sound line."""
+Sink: TypeAlias = Callable[[int, Origin, Text], None]  # gets the number, the origin and the text of a sound line
 
 
 class Scanner:
-    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line.
-
-    Args:
-        grammar: what to recognise messages with.
-    """
+    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -68,16 +60,12 @@ class Scanner:
         self._lines: Sequence[bytes] = ()
         self._leads: dict[bytes, re.Pattern[bytes]] = {}
         """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
-        self.wrapped = False
-        """Whether a line was in an envelope: then lines that continue its message are, too."""
-        self.takes_leads = False
-        """Whether it read a line from which what unknown launchers put in front is taken."""
-        self.cut_width: int | None = None
-        """The length of the lines that were cut: what these state is not whole."""
+        self.wrapped = False  # whether a line was in an envelope: then lines that continue its message are, too
+        self.takes_leads = False  # whether it read a line from which what unknown launchers put in front is taken
+        self.cut_width: int | None = None  # the length of the lines that were cut: what these state is not whole
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
-        self.productions: set[Production] = set()
-        """The productions that recognised a line."""
+        self.productions: set[Production] = set()  # the productions that recognised a line
 
     @property
     def memory(self) -> Known:
@@ -98,75 +86,57 @@ class Scanner:
         sink: Sink,
         mended: Mended | None = None,
     ) -> None:
-        """Read lines.
-
-        Args:
-            lines: whole ones, without their line ends.
-            counts: of the source; line numbers continue from there.
-            sink: gets the number, the origin and the text of each sound line.
-            mended: where torn lines were put together, so that the numbers do not follow each other.
-        """
+        """Read lines."""
         block = b"\n".join(lines)
-        self._begin(lines)
+        self._lines, self._needles = lines, None
         partial = bool(counts.pending) or envelopes.has_partials(block)
         numbers = counts.number(len(lines), mended)
         for number, line in zip(numbers, envelopes.clean_lines(lines, block), strict=True):
-            if not (partial and self._join_continuation(number, line, counts, sink)):
-                self._line(number, line, counts, sink)
+            part = _find_part(line) if partial else None
+            if part is None and partial and (counts.pending or envelopes.has_partials(line)):
+                if self._open_envelope(number, Inner(line), counts, sink):
+                    continue
+            elif part and self._join_parts(number, part, counts, sink):
+                continue
+            self._line(number, line, counts, sink)
 
-    def _begin(self, lines: Sequence[bytes]) -> None:
-        self._lines, self._needles = lines, None
-
-    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
-        """Read a whole line."""
+    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated | None = None) -> None:
+        """Read a whole line, of which an envelope around it may state something."""
         parts = prefix.split(line)
-        if parts is None:
-            self._take_unprefixed(number, line, counts, sink)
+        origin = self._origin_of(parts[0]) if parts else None
+        if parts and origin is not None:
+            origin = prefix.stated_by(origin, stated) if stated else origin
+            self._take(number, origin, parts[1], line, counts, sink)
+        elif parts and self._open_envelope(number, Inner(line, stated or NOTHING), counts, sink):
             return
-        head, rest = parts
-        origin = self._origin_of(head)
-        if origin is None and self._open_envelope(number, Inner(line), counts, sink):
-            return
-        if origin is None and prefix.is_prose(head):
-            self._take_unprefixed(number, line, counts, sink)
-            return
-        text = self._texts.young.get(rest) or self._text(rest, origin)
-        if len(line) == self.cut_width and not text.damaged:
-            text = self._beginning(text)
-        if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
-            return
-        if origin is None or text.damaged:
+        elif parts is None or not prefix.PREFIX_END.search(parts[0]):
+            self._take_unprefixed(number, line, counts, sink, stated or NOTHING)
+        else:
+            self._text(parts[1], prefix.NOBODY)  # its message tells the release all the same
             counts.add_damaged(number, line)
-            return
-        counts.add(1, text.parsed is None)
-        sink(number, origin, text)
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: a line, or several."""
         for line in envelopes.clean_lines(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
-            parts = prefix.split(line)
-            if parts is None:
-                self._take_unprefixed(number, line, counts, sink, inner.stated)
-                continue
-            head, rest = parts
-            origin = self._origin_of(head)
-            if origin is not None:
-                self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
-            elif self._open_envelope(number, Inner(line, inner.stated), counts, sink):
-                pass
-            elif prefix.is_prose(head):
-                self._take_unprefixed(number, line, counts, sink, inner.stated)
-            else:
-                counts.add_damaged(number, line)
+            self._line(number, line, counts, sink, inner.stated)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """Read a line whose origin is known."""
         text = self._texts.young.get(rest) or self._text(rest, origin)
-        if text.damaged and self._split(number, line, origin, counts, sink):
-            return
         if text.damaged:
-            counts.add_damaged(number, line)
+            if not self._split(number, line, origin, counts, sink):
+                counts.add_damaged(number, line)
             return
+        if len(line) == self.cut_width:
+            # A cut line states a warning, if it can be only one, a P2P connection, whose mode may be lost, and that all
+            # are connected.
+            parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
+            event = text.parsed.event if text.parsed else None
+            if isinstance(event, Connected) or (isinstance(event, ChannelConnect) and event.transport == "P2P"):
+                parsed = text.parsed
+            if parsed is None and text.level == "WARN":
+                parsed = self._grammar.parse_torn(text.message)
+            text = Text(text.level, text.message, parsed)
         counts.add(1, text.parsed is None)
         sink(number, origin, text)
 
@@ -189,32 +159,21 @@ class Scanner:
             sink(number, own, text)
         return True
 
-    def _take_inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
-        """Read what stood in a whole-line envelope: whole, or a part of a line."""
-        if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
-            part = next((part for part in envelopes.peel_all(inner.text) if part.stated.stream), None)
-            part = Inner(part.text, part.stated.add_outer(inner.stated)) if part else inner
-            if self._join_parts(number, part, counts, sink):
-                return
-        self._inner(number, inner, counts, sink)
-
     def _open_envelope(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
         for text, stated in envelopes.peel_all(*line):
             if inners := envelopes.contents(text):
                 self.unwrap()
                 for inner in inners:
-                    self._take_inner(number, Inner(inner.text, inner.stated.add_outer(stated)), counts, sink)
+                    inner = Inner(inner.text, inner.stated.add_outer(stated))
+                    if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
+                        own = _find_part(inner.text)
+                        part = Inner(own.text, own.stated.add_outer(inner.stated)) if own else inner
+                        if self._join_parts(number, part, counts, sink):
+                            continue
+                    self._inner(number, inner, counts, sink)
                 return True
         return False
-
-    def _join_continuation(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
-        """Put lines together that a collector passes on in parts; False when this is a whole one."""
-        part = next((part for part in envelopes.peel_all(line) if part.stated.stream), None)
-        if part is None:
-            is_part = bool(counts.pending) or envelopes.has_partials(line)
-            return is_part and self._open_envelope(number, Inner(line), counts, sink)
-        return self._join_parts(number, part, counts, sink)
 
     def _join_parts(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
         """Put a line together, or keep a part of it for later; False when it is a whole one."""
@@ -250,9 +209,9 @@ class Scanner:
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
-            retells = last_error.MARK in line and self._take_announced(number, line, stated, counts, sink)
-            if last_error.QUOTE in line:
-                retells = self._retell(number, [last_error.read_quote(line, stated)], sink)
+            retells = self._retell(number, last_error.read_warnings(line, stated), sink)
+            if last_error.MARK in line and not retells:  # it is to come
+                last_error.announce(line, number, stated, counts.awaited)
             if rest := prefix.read_unprefixed(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
@@ -261,11 +220,11 @@ class Scanner:
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._open_envelope(number, Inner(line, stated), counts, sink):
                 return
-            parsed = parsed or self._parse_foreign(_by_worth(line, layers))
-            if parsed is None and _QUOTES.search(line) and (statement := self._find_quoted(line)):
-                origin, text = statement
-                counts.add(1, text.parsed is None)
-                sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
+            layers = sorted(  # first what begins with a rank, then what most was taken from
+                (line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer))
+            )
+            parsed = parsed or self._parse_foreign(layers)
+            if parsed is None and _QUOTES.search(line) and self._take_quoted(number, line, counts, sink, stated):
                 return
         parsed = self._find_exception(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
@@ -285,20 +244,23 @@ class Scanner:
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 
-    def _find_quoted(self, line: bytes) -> tuple[Origin, Text] | None:
-        """Return the statement of NCCL in a line that a logger, and no launcher, put something in front of."""
+    def _take_quoted(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated) -> bool:
+        """Read a statement of NCCL that a logger, and no launcher, put something in front of; False without one."""
         from nccl_inspect.scanning.excerpts import find_quoted_statement  # few logs have such lines
 
-        statement = find_quoted_statement(line, self._grammar, prose=False)
-        if statement and statement[1].parsed:
-            self.productions.add(statement[1].parsed.production)
-        return statement
+        origin, text = find_quoted_statement(line, self._grammar, prose=False) or (None, None)
+        if origin is None or text is None:
+            return False
+        if text.parsed:
+            self.productions.add(text.parsed.production)
+        counts.add(1, text.parsed is None)
+        sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
+        return True
 
     def _find_exception(
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
     ) -> Parsed | None:
         """Return what a line is if a traceback ends with it and nobody knows it, else what is known of it."""
-        tracebacks.begin(line, number, stated, open_tracebacks)
         inner = tracebacks.end_traceback(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
             return parsed
@@ -306,20 +268,17 @@ class Scanner:
         text = front + inner.text if front + inner.text in line else inner.text
         return self._grammar.parse_foreign(text, self._grammar.traced)
 
-    def _take_announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
-        """Take NCCL's last warning from the line that announces it; False when it is to come."""
-        if self._retell(number, [last_error.inline(line, stated)], sink):
-            return True
-        last_error.announce(line, number, stated, counts.awaited)
-        return False
-
     def _retell(self, number: int, warnings: Iterable[Inner], sink: Sink) -> bool:
         """Take what an exception says of NCCL's last warning; False when it is nothing of the kind."""
         for inner in warnings:
             parsed = self._grammar.parse(inner.text) if inner.text else None
             if parsed is not None and parsed.kind.kept:
                 self.productions.add(parsed.production)
-                sink(number, prefix.retold_by(inner.stated), Text("WARN", inner.text, parsed))
+                # It is of no process that is known, but maybe of a known rank.
+                time, label, rank, *_ = inner.stated
+                nobody = Process("", 0 if rank is None else -1 - rank)
+                origin = prefix.NOBODY._replace(process=nobody, time=time, label=label, rank=rank)
+                sink(number, origin, Text("WARN", inner.text, parsed))
                 return True
         return False
 
@@ -349,63 +308,38 @@ class Scanner:
         """Know from here on that lines are in envelopes: known texts do not account for their trailers."""
         if not self.wrapped:
             self.wrapped, self._needles = True, None
-            self._texts.forget()
+            self._texts = Memory(MAX_TEXTS, MAX_REMEMBERED)
 
     def _origin_of(self, head: bytes) -> Origin | None:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (origin := self._origins.recall(head) or self._timed.recall_origin(head)) is not None:
-            return origin
-        return self._recall_origin(head, prefix.parse(head))
-
-    def _recall_origin(self, head: bytes, origin: Origin | None) -> Origin | None:
-        """Return what a prefix was found to tell."""
+        if (known := self._origins.recall(head) or self._timed.recall_origin(head)) is not None:
+            return known
+        origin = prefix.parse(head)
         if origin is not None:
             self._timed.learn(head, origin)
-        if origin is not None and origin.wrapped:
-            self.unwrap()
-        if origin is not None and origin.lead:
-            prefix.learn(origin.lead, self._leads)
+            if origin.wrapped:
+                self.unwrap()
+            if origin.lead:
+                prefix.learn(origin.lead, self._leads)
         self._origins.keep(head, origin)
         return origin
 
-    def _text(self, rest: bytes, origin: Origin | None) -> Text:
-        return self._texts.recall(rest) or self._new_text(rest, origin)
-
-    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
-        key = self._key(rest, origin)
-        known_text = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
-        if known_text is not None:
-            return known_text
+    def _text(self, rest: bytes, origin: Origin) -> Text:
+        if known := self._texts.recall(rest):
+            return known
+        key, message = rest, rest.partition(b" ")[2]
+        if self.wrapped and len(envelopes.without_trailer(message)) < len(message):
+            key += _TRAILED if origin.wrapped else _UNTRAILED  # the printer decides what it means
+        known = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
+        if known is not None:
+            return known
         text = self._meaning(rest, key)
         if text.parsed:
             self.productions.add(text.parsed.production)
         self._texts.keep(key, text)
         return text
-
-    def _beginning(self, text: Text) -> Text:
-        """Return what a cut line states.
-
-        That is a warning, if it can be only one, a P2P connection, whose mode may be lost, and that all are connected.
-        """
-        parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
-        event = text.parsed.event if text.parsed else None
-        is_p2p = isinstance(event, ChannelConnect) and event.transport == "P2P"
-        if is_p2p or isinstance(event, Connected):
-            parsed = text.parsed
-        if parsed is None and text.level == "WARN":
-            parsed = self._grammar.parse_torn(text.message)
-        return Text(text.level, text.message, parsed)
-
-    def _key(self, rest: bytes, origin: Origin | None) -> bytes:
-        """Return what level and message are remembered by: with a mark where the printer decides what they mean."""
-        if not self.wrapped:
-            return rest
-        message = rest.partition(b" ")[2]
-        if len(envelopes.without_trailer(message)) == len(message):
-            return rest
-        return rest + (_TRAILED if origin is not None and origin.wrapped else _UNTRAILED)
 
     def _meaning(self, rest: bytes, key: bytes) -> Text:
         """Return what level and message mean that are remembered by this key."""
@@ -421,6 +355,6 @@ class Scanner:
         return Text(intern(level.decode("ascii")), message, parsed, glued)
 
 
-def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
-    """Return a line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
-    return sorted((line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer)))
+def _find_part(line: bytes) -> Inner | None:
+    """Return what a line is of a stream, whole or a part, that a collector passes on."""
+    return next((part for part in envelopes.peel_all(line) if part.stated.stream), None)

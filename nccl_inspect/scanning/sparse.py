@@ -17,28 +17,18 @@ if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams
 
 
-_LOOK = 1 << 16
-"""Bytes of a block that show what most of it is."""
+_LOOK = 1 << 16  # bytes of a block that show what most of it is
 _SAMPLES = 64
-_SAME = 4
-"""Lines are a flood when at most one in this many is distinct."""
+_SAME = 4  # lines are a flood when at most one in this many is distinct
 
 
 class Repeats(NamedTuple):
     """The lines of a block, by what they say."""
 
-    numbers: Counter[bytes]
-    """How often each came."""
-    size: int
-    """Of them all."""
-    cycle: list[bytes]
-    """The lines that come in turn, or all of them."""
-    end: list[bytes]
-    """The last lines: at least as many."""
-
-    def count_before(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """Return how many lines come before the first of each kind, and how many after the last one."""
-        return _find_first(self.cycle, self.numbers), _find_first(reversed(self.end), self.numbers)
+    numbers: Counter[bytes]  # how often each came
+    size: int  # of them all
+    cycle: list[bytes]  # the lines that come in turn, or all of them
+    end: list[bytes]  # the last lines: at least as many
 
     def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield those of some kinds from the last one on, each with how many lines come after it."""
@@ -78,18 +68,16 @@ def _cycle(text: bytes) -> int:
     width = text.find(first, 1) if first else -1
     while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
         width = text.find(first, width + 1)
-    return width if 0 < width < _LOOK and _is_periodic(text, width) else 0
-
-
-def _is_periodic(text: bytes, width: int) -> bool:
-    """Return whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
+    if not 0 < width < _LOOK:
+        return 0
+    # Each byte is the same as that so many before; compared in parts, which are not copied.
     some = text[: _LOOK // width * width]
     end = len(text) // len(some) * len(some)
     again = (text.startswith(some, at) for at in range(0, end, len(some)))
-    return some.startswith(some[width:]) and all(again) and some.startswith(text[end:])
+    return width if some.startswith(some[width:]) and all(again) and some.startswith(text[end:]) else 0
 
 
-def _find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+def find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
     """Return how many lines come before the first of each kind."""
     left = set(wanted)
     places = {}
@@ -107,21 +95,16 @@ _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
-_LARGE = BLOCK // 2
-"""Bytes of a block that are worth loading numpy, where letters do not tell."""
-_WASTE = 1 << 12
-"""Bytes of a block in which one line may be looked at for nothing."""
+_LARGE = BLOCK // 2  # bytes of a block that are worth loading numpy, where letters do not tell
+_WASTE = 1 << 12  # bytes of a block in which one line may be looked at for nothing
 
 
 class Picked(NamedTuple):
     """Holds what is worth a look in a block."""
 
-    size: int
-    """How many lines the block has."""
-    lines: list[tuple[int, bytes]]
-    """Those worth a look, with their places."""
-    signs: bytes
-    """What they look like."""
+    size: int  # how many lines the block has
+    lines: list[tuple[int, bytes]]  # those worth a look, with their places
+    signs: bytes  # what they look like
 
 
 class Sieve:
@@ -136,8 +119,7 @@ class Sieve:
 
     def __init__(self, signs: Callable[[], Iterable[bytes]]) -> None:
         self._given = signs
-        self._idle: set[bytes] = set()
-        """What lines look like that mean nothing."""
+        self._idle: set[bytes] = set()  # what lines look like that mean nothing
         self._has_begun = False
         self._grams: Grams | None = None
 
@@ -154,7 +136,19 @@ class Sieve:
         """Return what is worth a look in a block."""
         found = self._by_grams(text) if self._has_begun and len(text) >= _LARGE else None
         self._has_begun = True
-        return found or self._by_shapes(text)
+        if found:
+            return found
+        # Else what holds a sign, compared for each distinct look of lines only.
+        shapes = text.translate(None, DIGITS).split(b"\n")
+        worth = self._worth(set(shapes) - self._idle)
+        places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
+        # Most are lines of NCCL's usual level, which are found faster.
+        lines = _with(_USUAL, text) if places else []
+        lines = _with(_NAME, text) if len(lines) < len(places) else lines
+        if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
+            every = text.split(b"\n")
+            lines = [every[place] for place in places]
+        return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
 
     def is_idle(self, line: bytes) -> bool:
         """Return whether a line means nothing."""
@@ -175,17 +169,6 @@ class Sieve:
             self._grams = None  # what is common has changed
         return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
 
-    def _by_shapes(self, text: bytes) -> Picked:
-        """Return what holds a sign, compared for each distinct look of lines only."""
-        shapes = text.translate(None, DIGITS).split(b"\n")
-        worth = self._worth(set(shapes) - self._idle)
-        places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
-        lines = _find_named(text, len(places))
-        if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
-            every = text.split(b"\n")
-            lines = [every[place] for place in places]
-        return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
-
     def _worth(self, fresh: set[bytes]) -> set[bytes]:
         """Return those of some shapes that hold something that makes a line worth a look; the others are remembered."""
         together = b"\n".join(fresh)
@@ -195,15 +178,6 @@ class Sieve:
             self._idle.clear()
         self._idle.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
-
-
-def _find_named(text: bytes, size: int) -> list[bytes]:
-    """Return the lines that hold NCCL's name, if there are that many at most.
-
-    Most are lines of its usual level, which are found faster.
-    """
-    lines = _with(_USUAL, text) if size else []
-    return _with(_NAME, text) if len(lines) < size else lines
 
 
 def _with(name: bytes, text: bytes) -> list[bytes]:
@@ -224,31 +198,15 @@ def with_tail(
     """Return the picked lines before the tail, and the tail with as many others as are kept, each marked if picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    ending = enumerate(_last(text, size - begin), begin)
+    ending = enumerate(text.rsplit(b"\n", size - begin)[begin - size :], begin)
     early = [(index, line) for index, line in picked if index < begin]
     return early, ((index, line, index in taken) for index, line in ending)
-
-
-def _last(text: bytes, size: int) -> list[bytes]:
-    """Return the last lines."""
-    at = len(text)
-    for _ in range(size):
-        at = text.rfind(b"\n", 0, at)
-        if at < 0:
-            break
-    return text[at + 1 :].split(b"\n")
 
 
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the picked lines, these, and all that follows while tracebacks have not ended.
-
-    Args:
-        text: of a block.
-        picked: lines of it.
-        tracing: tracebacks that have not ended, as left by who takes a line.
-    """
+    """Yield the picked lines, these, and all that follows while tracebacks have not ended."""
     lines = text.split(b"\n")
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(len(lines), taken)

@@ -11,7 +11,7 @@ from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.envelopes import Prefix, readers
+from nccl_inspect.ingest.envelopes import readers
 from nccl_inspect.ingest.lines import prefix, torn
 from nccl_inspect.ingest.sources import exports, log_detection
 from nccl_inspect.judging import exceptions
@@ -122,8 +122,8 @@ def test_the_time_of_a_reader_grows_with_the_line() -> None:
     readers = [(name, match, sample) for name, (match, sample) in READERS.items()]
     for name, one in envelopes.list_envelopes().items():
         matches: list[Callable[[bytes], object]]
-        matches = [one.pattern.match] if isinstance(one, Prefix) else [one.opening.match, one.read]
-        matches += [one.trailer[1].search] if isinstance(one, Prefix) and one.trailer else []
+        matches = [one.pattern.match, *([one.read] if one.reader else [])]
+        matches += [one.trailer[1].search] if one.trailer else []
         readers += [(name, match, sample) for sample in one.samples for match in matches]
     slow = []
     for name, match, sample in readers:

@@ -8,21 +8,19 @@ import json
 from collections.abc import Callable
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.envelopes import Prefix, Whole
-from nccl_inspect.ingest.envelopes.readers import CSV
 
 ENVELOPES = envelopes.list_envelopes()
 PREFIXES = {
     f"{name}-{index}": sample
     for name, envelope in ENVELOPES.items()
-    if isinstance(envelope, Prefix)
+    if not envelope.reader
     for index, sample in enumerate(envelope.samples)
     if not envelope.samples[sample].partial
 }
 WHOLE = {
     f"{name}-{index}": sample
     for name, envelope in ENVELOPES.items()
-    if isinstance(envelope, Whole)
+    if envelope.reader
     for index, sample in enumerate(envelope.samples)
     if not envelope.samples[sample].partial
 }
@@ -30,7 +28,7 @@ WHOLE = {
 
 def fill_sample(sample: bytes, line: bytes) -> bytes:
     """Return a whole-line envelope with a line in it."""
-    if CSV.match(sample):
+    if ENVELOPES["csv"].pattern.match(sample):
         cell = io.StringIO()
         csv.writer(cell, quoting=csv.QUOTE_ALL).writerow([line.decode("utf-8", "surrogateescape")])
         quoted = cell.getvalue().rstrip("\r\n").encode("utf-8", "surrogateescape")

@@ -18,7 +18,7 @@ from same_jobs import capture, describe_job, read_plain
 import nccl_inspect
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.envelopes import Prefix, Whole, readers
+from nccl_inspect.ingest.envelopes import Envelope, readers
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.model.job import Job
 from nccl_inspect.scanning.counts import Counts
@@ -65,18 +65,19 @@ def test_an_envelope_takes_off_its_samples_and_states_what_they_say() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def faults(envelope: Prefix | Whole) -> Iterator[str]:
+def faults(envelope: Envelope) -> Iterator[str]:
     if not envelope.samples:
         yield "it needs samples"
     for sample, stated in envelope.samples.items():
         if sample[0] not in envelope.first:
             yield f"the first bytes lack that of {sample!r}"
         found: list[object]
-        if isinstance(envelope, Prefix):
-            line, opening, found = sample + LINE, envelope.pattern, [envelopes.peel(sample + LINE)]
+        if not envelope.reader:
+            line, found = sample + LINE, [envelopes.peel(sample + LINE)]
         else:
-            line, opening = fill_sample(sample, LINE), envelope.opening
+            line = fill_sample(sample, LINE)
             found = [(inner.text.rstrip(b"\n"), inner.stated) for inner in envelope.read(line)]
+        opening = envelope.pattern
         if not opening.match(line) or opening.match(LINE) or found != [(LINE, stated)]:
             yield f"{sample!r} gives {found}"
         origin = origin_of(line) if not stated.partial else None
@@ -130,7 +131,7 @@ def test_a_line_in_parts_is_put_together(step: int) -> None:
             end = next(last for last, of in envelope.samples.items() if of[1:] == (*stated[1:4], False))
             for cut in range(1, len(LINE), step):
                 both = ((sample, LINE[:cut]), (end, LINE[cut:]))
-                put = [one + text if isinstance(envelope, Prefix) else fill_sample(one, text) for one, text in both]
+                put = [one + text if not envelope.reader else fill_sample(one, text) for one, text in both]
                 if show_lines(nccl_inspect.read(b"\n".join([*put, b""])))[0] != ONE_PATH:
                     wrong.append(f"{name}: cut at {cut}")
     assert not wrong, "\n".join(wrong)

@@ -18,7 +18,7 @@ from rule_pages import RULES, Example, examples
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.engine import load_grammar
-from nccl_inspect.grammar.layers import ROLES
+from nccl_inspect.grammar.layers import list_roles
 from nccl_inspect.judging import engine, pages, remedies
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"
@@ -59,7 +59,7 @@ WORDS = {
     "production": PRODUCTIONS,
     "with": PRODUCTIONS,
     "only": PRODUCTIONS,
-    "role": set(ROLES),
+    "role": set(list_roles()),
     "dialect": {one.dialect for one in load_grammar().productions},
     "rule": set(RULES),
 }
@@ -105,7 +105,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         word, *rest = re.split(" where | saying | not saying ", about)[0].split()
         if word not in pages.SOURCES and not {word, *rest} <= PRODUCTIONS:
             yield f"no statements are {about}"
-        if word == "role" and not ROLES.keys() >= {*rest}:
+        if word == "role" and not list_roles().keys() >= {*rest}:
             yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
         named = (match[2] for match in pages.PLACEHOLDER.finditer(text) if match[1] != "count")

@@ -153,7 +153,10 @@ def test_lines_that_come_in_turn_are_counted(kinds: list[bytes], times: int, res
     repeats = sparse.find_repeats(Lines(lines, 0))
     assert repeats is not None
     assert (repeats.numbers, repeats.size) == (Counter(lines), len(lines))
-    begin, end = repeats.count_before()
+    begin, end = (
+        sparse.find_first(repeats.cycle, repeats.numbers),
+        sparse.find_first(reversed(repeats.end), repeats.numbers),
+    )
     assert begin == {line: lines.index(line) for line in {*lines}}
     assert end == {line: lines[::-1].index(line) for line in {*lines}}
     last = [(back, line) for back, line in enumerate(reversed(lines)) if line in (b"", b"one")]

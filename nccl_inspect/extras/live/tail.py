@@ -188,7 +188,7 @@ class Splitter:
     def _number(self, reader: Reader, found: Iterator[Numbered], size: int) -> Lines:
         entries = list(found)
         self._total += len(entries)
-        return blocks.number_lines(entries, self._total - len(entries), size, reader.lines)
+        return blocks.number_lines(entries, self._total - len(entries), size, reader)
 
 
 def _tells(head: bytes) -> bool:

@@ -1,15 +1,16 @@
 """What launchers and collectors put around a line: prefixes, and envelopes of whole lines.
 
-A new one is an entry in ``table.py``, with samples. The table is loaded when a line needs it: a plain log never does.
+A new one is an entry in ``envelopes.txt``, with samples. The file is read when a line needs it: a plain log never does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple
 
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
@@ -17,11 +18,8 @@ from nccl_inspect.util.text import decode, encode, has_line_of
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
-DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
-"""A day and time as syslog prints them."""
-WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
-PART = 1 << 14
-"""Bytes at which container runtimes cut a line."""
+DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"  # a day and time as syslog prints them
+PART = 1 << 14  # bytes at which container runtimes cut a line
 
 
 class Stated(NamedTuple):
@@ -32,8 +30,7 @@ class Stated(NamedTuple):
     """Pod, container or worker: what it calls the printer; with the node, ``train@node-1``, where it names that."""
     rank: int | None = None
     stream: str = ""
-    partial: bool = False
-    """The line continues in the next one of the same stream."""
+    partial: bool = False  # the line continues in the next one of the same stream
 
     def add_outer(self, outer: Stated) -> Stated:
         """Return this and what an envelope around it states; the inner one was nearer to the printer."""
@@ -64,65 +61,57 @@ class Inner(NamedTuple):
     stated: Stated = NOTHING
 
 
-Reader: TypeAlias = Callable[[bytes], list[Inner]]
-"""Gives the lines in a whole-line envelope; none when the line is of another kind."""
+class Envelope(NamedTuple):
+    """Something put in front of a line, or with a reader around it: an entry of ``envelopes.txt``."""
 
-
-class Prefix(NamedTuple):
-    """A prefix is what a launcher or collector puts before a line."""
-
-    first: bytes
-    """The bytes with which it may begin; one byte excludes other envelopes."""
+    first: bytes  # the bytes with which it may begin; one byte excludes other envelopes
     pattern: re.Pattern[bytes]
-    """It is matched at the start of a line. Its groups ``time``, ``label``, ``node``, ``rank`` and ``stream`` are kept;
-    one with ``partial`` says that the line continues in the next one."""
-    samples: Mapping[bytes, Stated]
-    """Prefixes, each with what is known from it."""
-    trailer: tuple[bytes, re.Pattern[bytes]] | None = None
+    reader: str
+    trailer: tuple[bytes, re.Pattern[bytes]] | None
     """What is put after a message: a text that each holds, and the pattern."""
+    entry: str
 
+    @property
+    def samples(self) -> dict[bytes, Stated]:
+        """Return envelopes of the kind, each with what it states."""
+        import json  # only tests ask
 
-class Whole(NamedTuple):
-    """A whole-line envelope holds one line of a log, or several."""
+        found = re.findall(r"^sample: (.*)(?:\nstates: (.*))?", self.entry, re.MULTILINE)
+        return {encode(sample): Stated(**json.loads(states or "{}")) for sample, states in found}
 
-    first: bytes
-    opening: re.Pattern[bytes]
-    """How such a line opens."""
-    read: Reader
-    samples: Mapping[bytes, Stated]
-    """Whole lines with ``LINE`` for the line."""
+    def read(self, line: bytes) -> list[Inner]:
+        """Return the lines in a whole-line envelope; none when the line is of another kind."""
+        match = self.pattern.match(line)
+        if match is None:
+            return []
+        from nccl_inspect.ingest.envelopes import readers  # a plain log needs none
+
+        read = getattr(readers, f"read_{self.reader}")
+        if not match.re.groups:
+            return list(read(line))
+        outer = _state(match)
+        return [Inner(text, stated.add_outer(outer)) for text, stated in read(line[match.end() :])]
 
 
 _ANSI = compile_later(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
 _NCCL = compile_later(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
-LOOK = 256
-"""Bytes of a block that show whether its lines hold JSON."""
-_WRITTEN_ENDS = b"\\n", b"\\n "
-"""How lines end whose line end was written in letters."""
+LOOK = 256  # bytes of a block that show whether its lines hold JSON
+_WRITTEN_ENDS = b"\\n", b"\\n "  # how lines end whose line end was written in letters
 _WRITTEN_END = compile_later(rb"\\n ?(?:\n|\Z)")
 _NUMBERS = compile_later(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
-MAX_DEPTH = 6
-"""Nested envelopes; anything deeper is not a log."""
-WEB_BLANK = b"\xc2\xa0"
-"""A blank that breaks no line: what is copied from a web page may have it instead of each blank."""
+MAX_DEPTH = 6  # nested envelopes; anything deeper is not a log
+WEB_BLANK = b"\xc2\xa0"  # a blank that breaks no line: what is copied from a web page may have it instead of each blank
 _CRI = b" stdout P", b" stderr P"
 """What container runtimes print in front of a line that continues in the next one of its stream."""
-_LOGTAG = b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"'
-"""The same, as collectors pass it on in JSON."""
-SIGNS_OF_PARTIALS = (*_CRI, *_LOGTAG)
-"""What a line holds that continues in the next one, where this alone shows it."""
+_LOGTAG = b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"'  # the same, as collectors pass it on in JSON
+SIGNS_OF_PARTIALS = (*_CRI, *_LOGTAG)  # what a line holds that continues in the next one, where this alone shows it
 
 
 def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """Return the lines without colours, web blanks and line ends in letters, and NCCL's part of what was overwritten.
-
-    Args:
-        lines: of a log.
-        block: the same lines in one piece: most blocks have neither.
-    """
+    """Return the lines without colours, web blanks, line ends in letters, and of what was overwritten NCCL's part."""
     given = lines
     lines = spelled_out(lines, block)
     if b"\x1b" in block:
@@ -207,31 +196,26 @@ def _take_last_part(line: bytes) -> bytes:
 def peel(line: bytes) -> Inner | None:
     """Return the line without its outermost prefix; None when no envelope knows it."""
     best = None
-    for pattern in _prefixes().get(line[:1], ()):
-        match = pattern.match(line)
+    for prefix in _list_beginning_with(line[:1], False):
+        match = prefix.pattern.match(line)
         if match and (best is None or match.end() > best.end()):
             best = match
-    if best is None:
-        return None
-    fields = {name: decode(value) for name, value in best.groupdict().items() if value}
-    rank = fields.get("rank")
-    stated = Stated(
+    return None if best is None else Inner(line[best.end() :], _state(best))
+
+
+def _state(match: re.Match[bytes]) -> Stated:
+    fields = {name: decode(value) for name, value in match.groupdict().items() if value}
+    return Stated(
         fields.get("time"),
         join_node(fields.get("label"), fields.get("node")),
-        None if rank is None else int(rank),
+        int(fields["rank"]) if "rank" in fields else None,
         fields.get("stream", ""),
         "partial" in fields,
     )
-    return Inner(line[best.end() :], stated)
 
 
 def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
-    """Yield a line, then without one prefix after the other, each time with what all that were taken off state.
-
-    Args:
-        line: as it stands.
-        stated: of what was taken off before.
-    """
+    """Yield a line, then without one prefix after the other, each time with what all that were taken off state."""
     inner = Inner(line, stated)
     yield inner
     for _ in range(MAX_DEPTH):
@@ -243,12 +227,7 @@ def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
 
 
 def rank_of(line: bytes, text: bytes) -> int | None:
-    """Return the rank that is stated in front of a text, nearest to it; None where none is.
-
-    Args:
-        line: as it stands.
-        text: what is left of it.
-    """
+    """Return the rank that is stated in front of a text, nearest to it; None where none is."""
     rank = None
     while len(line) > len(text) and (layer := peel(line)) is not None:
         rank = rank if layer.stated.rank is None else layer.stated.rank
@@ -258,18 +237,17 @@ def rank_of(line: bytes, text: bytes) -> int | None:
 
 def is_whole(line: bytes) -> bool:
     """Return whether a line opens like a whole-line envelope."""
-    return any(envelope.opening.match(line) for envelope in _whole_lines().get(line[:1], ()))
+    return any(envelope.pattern.match(line) for envelope in _list_beginning_with(line[:1], True))
 
 
 def contents(line: bytes) -> list[Inner]:
     """Return the lines in a whole-line envelope, by the one that knows most of them; none without an envelope."""
-    readings = [envelope.read(line) for envelope in _whole_lines().get(line[:1], ()) if envelope.opening.match(line)]
-
-    def measure(inners: list[Inner]) -> tuple[int, int]:
-        """Return how much a reading knows: the more lines, the better, and the more of the first one."""
-        return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
-
-    return max(readings, key=measure, default=[])
+    readings = [envelope.read(line) for envelope in _list_beginning_with(line[:1], True)]
+    return max(  # the more lines, the better, and the more is known of the first one
+        readings,
+        key=lambda inners: (len(inners), sum(value is not None for one in inners[:1] for value in one.stated[:3])),
+        default=[],
+    )
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -292,7 +270,7 @@ def texts(line: bytes) -> Iterator[bytes]:
 
 def without_trailer(message: bytes) -> bytes:
     """Return a message without what an envelope puts after it."""
-    for sign, trailer in _trailers():
+    for sign, trailer in _list_trailers():
         if sign in message and (match := trailer.search(message)):
             message = message[: match.start()]
     return message
@@ -305,33 +283,36 @@ def without_entities(message: bytes) -> bytes:
     return encode(html.unescape(decode(message)))
 
 
+_MARKS = {"ISO": ISO.decode(), "DAY": DAY.decode(), "BOM": "\ufeff", "␣": " ", "␉": "\t"}
+
+
 @cache
-def list_envelopes() -> dict[str, Prefix | Whole]:
+def list_envelopes() -> dict[str, Envelope]:
     """Return all envelopes by name."""
-    from nccl_inspect.ingest.envelopes.table import PREFIXES, WHOLE_LINES  # a plain log needs none
-
-    return {**PREFIXES, **WHOLE_LINES}
-
-
-@cache
-def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
-    """Return the patterns of prefixes by the first byte of a line."""
-    by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
-    for prefix in (one for one in list_envelopes().values() if isinstance(one, Prefix)):
-        for first in prefix.first:
-            by_byte.setdefault(bytes([first]), []).append(prefix.pattern)
-    return by_byte
-
-
-@cache
-def _whole_lines() -> dict[bytes, list[Whole]]:
-    by_byte: dict[bytes, list[Whole]] = {}
-    for envelope in (one for one in list_envelopes().values() if isinstance(one, Whole)):
-        for first in envelope.first:
-            by_byte.setdefault(bytes([first]), []).append(envelope)
-    return by_byte
+    text, envelopes = (Path(__file__).parent / "envelopes.txt").read_text(encoding="utf-8"), {}
+    for mark, meaning in _MARKS.items():
+        text = text.replace(mark, meaning)
+    for entry in text.split("\nenvelope: ")[1:]:
+        name, *lines = entry.split("\n")
+        keys = dict(line.split(": ", 1) for line in lines if ": " in line)
+        first = re.sub("(.)-(.)", lambda ends: bytes(range(ord(ends[1]), ord(ends[2]) + 1)).decode(), keys["first"])
+        sign = keys.get("sign", "").encode().decode("unicode_escape").encode("latin-1")
+        envelopes[name] = Envelope(
+            bytes(char.encode()[0] for char in first),
+            compile_later(encode(keys["pattern"])),
+            keys.get("reader", ""),
+            (sign, compile_later(encode(keys["trailer"]))) if sign else None,
+            entry,
+        )
+    return envelopes
 
 
 @cache
-def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
-    return [one.trailer for one in list_envelopes().values() if isinstance(one, Prefix) and one.trailer]
+def _list_beginning_with(first: bytes, is_whole: bool) -> list[Envelope]:
+    """Return the envelopes that may begin with a byte; those of whole lines, or the prefixes."""
+    return [one for one in list_envelopes().values() if first and first in one.first and bool(one.reader) == is_whole]
+
+
+@cache
+def _list_trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
+    return [one.trailer for one in list_envelopes().values() if one.trailer]

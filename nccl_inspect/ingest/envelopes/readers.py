@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nccl_inspect.ingest.envelopes import ISO, PART, WORD, Inner, Stated, join_node
+from nccl_inspect.ingest.envelopes import ISO, PART, Inner, Stated, join_node
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
-if TYPE_CHECKING:
-    from json import JSONDecoder
-
-JSON = compile_later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
-"""How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
-JSON_FIRST = b'{[" \t,'
+_DECODER = json.JSONDecoder(strict=False)
 MESSAGES = (
     *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
     *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE"),
     *("body.stringValue", "msg", "_raw", "result._raw", "log", "line"),
-)
-"""Where a record has the line, by paths of names; for many loggers, ``line`` is that of their own source."""
+)  # where a record has the line, by paths of names; for many loggers, ``line`` is that of their own source
 _TIMES = (
     *("timestamp", "@timestamp", "time", "ts", "date", "TimeGenerated", "Date", "Time", "tsNs", "_time"),
     *("result._time", "ingestionTime", "@ingestionTime", "attributes.timestamp", "_source.@timestamp", "_source.time"),
     *("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "timeUnixNano", "observedTimeUnixNano"),
-)
-"""Where it has the time: the first counts."""
+)  # where it has the time: the first counts
 _LABELS = (
     *("PodName", "ContainerName", "Name", "Service"),
     *("kubernetes.pod_name", "kubernetes.pod.name", "kubernetes.container_name", "container_name"),
@@ -37,17 +30,13 @@ _LABELS = (
     *("_source.kubernetes.container_name", "attributes.service"),
     *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name"),
     *("logStreamName", "@logStream", "_SYSTEMD_UNIT"),
-)
-"""Where it has the names of the printer: all that are there count."""
+)  # where it has the names of the printer: all that are there count
 _NODES = (
     *("Computer", "Host", "host.name", "hostname", "host", "_source.host.name", "attributes.host", "result.host"),
     "_HOSTNAME",
-)
-"""Where it has the machine that the collector runs on."""
-_HOLDERS = "events", "logEvents"
-"""Lists of records in an object (CloudWatch)."""
-_MAX_DEPTH = 8
-"""More than any path has names."""
+)  # where it has the machine that the collector runs on
+_HOLDERS = "events", "logEvents"  # lists of records in an object (CloudWatch)
+_MAX_DEPTH = 8  # more than any path has names
 _MEMBER = compile_later(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
@@ -129,21 +118,13 @@ def _parse(line: bytes) -> Any:
         text = b"{" + member[1] + b"}"
     for shortened in (text, text.lstrip(b"["), text.rstrip(b"]")):
         try:
-            return _decoder().decode(decode(shortened))
+            return _DECODER.decode(decode(shortened))
         except (ValueError, RecursionError):
             continue
     return None
 
 
-@cache
-def _decoder() -> JSONDecoder:
-    import json  # only logs in JSON need it
-
-    return json.JSONDecoder(strict=False)
-
-
-_TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))
-"""What is nothing but a time."""
+_TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))  # what is nothing but a time
 
 
 def _choose_text(texts: Iterable[str]) -> list[Inner]:
@@ -155,33 +136,7 @@ def _choose_text(texts: Iterable[str]) -> list[Inner]:
     return [Inner(best, Stated(times[0] if times else None))] if best else []
 
 
-FLUENT_BIT = re.compile(
-    rb"\[\d{1,9}\] (?P<label>[\w./@$#-]{1,300}): \[\[?(?P<time>\d{10}\.\d{1,9})(?:, \{[^{}]*\}\])?, (?=\{\s*\")"
-)
-"""How a record opens on the standard output of Fluent Bit."""
-TAGGED = re.compile(
-    rb"(?:(?P<time>"
-    + ISO
-    + rb"(?: [+-]\d{4})?)[ \t]+)?(?P<label>[\w./@$#-]{1,300})(?:\[\d{1,10}\])?:?[ \t]+(?=\{\s*\")"
-)
-"""How a line opens with a time, a stream or tag, and an object."""
-TAGGED_FIRST = WORD + b"/"
-
-
-def read_led_json(line: bytes) -> list[Inner]:
-    """Return the lines in an object behind a time and a tag."""
-    match = FLUENT_BIT.match(line) or TAGGED.match(line)
-    if match is None:
-        return []
-    outer = Stated(decode(match["time"]) if match["time"] else None, decode(match["label"]))
-    return [Inner(inner.text, inner.stated.add_outer(outer)) for inner in read_json(line[match.end() :])]
-
-
-_VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"
-_PAIR = re.compile(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(" + _VALUE + rb")(?:[ \t]+|$)")
-LOGFMT = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}+=(?:" + _VALUE + rb")[ \t]+){0,20}(?:msg|message|log|line)=\"")
-"""How a line of logfmt opens: ``ts=… level=info msg="…"``."""
-LOGFMT_FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_@"
+_PAIR = compile_later(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:[ \t]+|$)")
 _LOGFMT_MESSAGES = "msg", "message", "log", "line"
 _LOGFMT_TIMES = "ts", "time", "timestamp", "t"
 _LOGFMT_LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
@@ -203,14 +158,9 @@ def _unquote(value: bytes) -> bytes:
     if not value.startswith(b'"'):
         return value
     try:
-        return text_of(_decoder().decode(decode(value))) or b""
+        return text_of(_DECODER.decode(decode(value))) or b""
     except ValueError:
         return value[1:-1]
-
-
-CSV = compile_later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
-"""How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
-CSV_FIRST = b'"0123456789'
 
 
 def read_csv(line: bytes) -> list[Inner]:
@@ -223,9 +173,6 @@ def read_csv(line: bytes) -> list[Inner]:
         return []
 
 
-QUOTED = re.compile(rb"[\s,\[]*b?[\"'](?!\w{1,40}[\"']\s*:)")
-"""How a line in quotes opens."""
-QUOTED_FIRST = b"\"'b \t,["
 _STRING = compile_later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
 
 

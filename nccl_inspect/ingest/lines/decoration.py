@@ -13,8 +13,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.util.patterns import compile_later
 
-PASTE = 1 << 17
-"""Bytes of the longest text that may be an excerpt; what is longer is a log."""
+PASTE = 1 << 17  # bytes of the longest text that may be an excerpt; what is longer is a log
 ELISION = (
     rb"(?:\.{3,6}|\xe2\x80\xa6|\[(?:\.{2,}|\xe2\x80\xa6|[Tt]runcated|snip|cut|omitted)\]|\((?:\.{3}|\xe2\x80\xa6)\)"
     rb"|<snip>|-+ ?(?:snip|8<) ?-+"
@@ -28,8 +27,7 @@ _LINE = (
     rb"(?=[.\xe2\[(<\- \dmsl])"  # with which they begin: most lines are not looked at further
     + ELISION
     + rb"[ \t|*_`\r]*$"
-)
-"""One after another line, which is found faster than one at the beginning of any."""
+)  # one after another line, which is found faster than one at the beginning of any
 _SIGNS = b"..", b"\xe2\x80\xa6", b"line", b"snip", b"8<-", b"8< -", b"runcated]", b"cut]", b"omitted]"
 """One of these is in each such line; searching for them takes a hundredth of the time."""
 _SPARED = b"x across cluster]"
@@ -44,8 +42,7 @@ def is_elided(text: bytes) -> bool:
 DECORATION = (
     rb"(?<=[\w.)\]}>'\"])(?:\*{2,3}|`{1,3}|~~|</?[A-Za-z]{1,10} ?/?>|[ \t]+\\|[ \t]*(?:\.{3}|\xe2\x80\xa6)"
     rb"|\xe2\x80[\x99\x9d]|(?:\x1b|\^\[)?\[0?m)+"
-)
-"""What is put behind a line that is quoted; a row of asterisks is no such thing."""
+)  # what is put behind a line that is quoted; a row of asterisks is no such thing
 _ENDS = b"*", b"`", b"~", b">", b"\\", b"...", b"\xe2\x80\xa6", b"\xe2\x80\x99", b"\xe2\x80\x9d", b'"', b"[m", b"[0m"
 """How it ends: few lines do, so most are not searched for it."""
 
@@ -73,8 +70,7 @@ def find_sampled_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
             yield text.count(b"\n", 0, at), line
 
 
-_MOST = 32
-"""Ways to see a line that are tried: a sentence has more of them, and is none."""
+_MOST = 32  # ways to see a line that are tried: a sentence has more of them, and is none
 _MARKUP = compile_later(
     rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I
 )
@@ -89,20 +85,16 @@ _TYPOGRAPHY = {
     b"\xe2\x80\x9c": b'"',
     b"\xe2\x80\x9d": b'"',
     b"\t": b" ",
-}
-"""What word processors and chats make of blanks and quotation marks."""
+}  # what word processors and chats make of blanks and quotation marks
 _COLOR = compile_later(rb"(?:\^\[|\\(?:e|033|x1[bB]|u001[bB])|\xe2\x90\x9b)?\[\d{0,3}(?:;\d{1,3}){0,4}m")
 """A colour whose escape was lost, or was written in letters."""
-_ESCAPED = compile_later(rb"\\([_*\[\]<>#()~`|.!{}+-])")
-"""A sign that Markdown would take for its own."""
+_ESCAPED = compile_later(rb"\\([_*\[\]<>#()~`|.!{}+-])")  # a sign that Markdown would take for its own
 _BLANKS = compile_later(rb"(?<=\S) {2,}")
-_BREAKS = compile_later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
-"""What stands for a line end."""
+_BREAKS = compile_later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)  # what stands for a line end
 _BLANK = compile_later(rb"(?<=\S) +(?=\S)")
 _MOST_WORDS = 64
 _CELL = compile_later(rb"\s\|\s")
-_CELLS = 3
-"""A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
+_CELLS = 3  # a row of a log has a time, maybe who printed, and the line; others are of a table about something
 _ARROWS = compile_later(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
 _ARROW = compile_later(rb"\xe2\x86\x92|\xe2\x87\x92")
 _KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
@@ -124,8 +116,7 @@ _LEADS = tuple(
         rb"(?:[\xe2\xf0][\x80-\xbf]{2,3}){1,4} ?(?=\S)",
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
-)
-"""Decorations before a line, one by one."""
+)  # decorations before a line, one by one
 _TRAILS = tuple(
     compile_later(rb"(?:" + trail + rb")$")
     for trail in (
@@ -137,11 +128,9 @@ _TRAILS = tuple(
         rb"\s*\\|\s*<br\s?/?>",
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
-)
-"""Decorations after it."""
-_TRAIL = 120
-"""Bytes of the end of a line that hold them: from each blank of a whole line on, they would be looked for."""
-_MARGIN = compile_later(rb"^[\s>|]+")
+)  # decorations after it
+_TRAIL = 120  # bytes of the end of a line that hold them: from each blank of a whole line on, they would be looked for
+MARGIN = compile_later(rb"^[\s>|]+")
 _CODE = compile_later(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
 )
@@ -216,11 +205,6 @@ def parts(line: bytes) -> list[bytes]:
     return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
 
 
-def without_margin(line: bytes) -> bytes:
-    """Return a line that continues the one before, without the marks of a quotation or a table."""
-    return _MARGIN.sub(b"", line)
-
-
 def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield what lines are together that were one before, and how many they are: first the fewest.
 
@@ -228,7 +212,7 @@ def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """
     tried = [lines[0]]
     for size, line in enumerate(lines[1:], 2):
-        rest = without_margin(line)
+        rest = MARGIN.sub(b"", line)
         tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
         yield from ((size, text) for text in tried)
 

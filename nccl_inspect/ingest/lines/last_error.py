@@ -17,70 +17,48 @@ from nccl_inspect.util.patterns import compile_later
 MARK = b"Last error:"
 QUOTE = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
-_FAR = 64
-"""At most this many lines later: others print in between."""
+_FAR = 64  # at most this many lines later: others print in between
 _DIGIT = compile_later(rb"\d")
 
 
 class _Printer(NamedTuple):
-    """Holds what distinguishes the printers of exceptions.
-
-    The text in front, without its numbers, and what that states.
-    """
+    """Holds what distinguishes the printers of exceptions: the text in front without numbers, and what that states."""
 
     lead: bytes
     label: str | None
     rank: int | None
 
 
-class _Announced(NamedTuple):
-    size: int
-    """Bytes of the lead."""
-    last: int
-    """The last line that may be what NCCL said last."""
+Awaited: TypeAlias = dict[_Printer, tuple[int, int]]
+"""The printers that have announced a warning, with the bytes of their lead and the last line that it may be."""
 
 
-Awaited: TypeAlias = dict[_Printer, _Announced]
-
-
-def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """Return the text after the mark; empty when it follows on its own line."""
-    lead, _, text = line.partition(MARK)
-    return Inner(text.strip(), _state_front(lead, stated))
-
-
-def read_quote(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """Return the text in the quotes after XLA's mark; empty without quotes."""
-    lead, _, text = line.partition(QUOTE)
-    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _state_front(lead, stated))
+def read_warnings(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
+    """Yield what exceptions on a line retell: PyTorch's is empty where it follows on its own line, XLA's has quotes."""
+    for mark in (MARK, QUOTE):
+        lead, is_there, text = line.partition(mark)
+        if is_there:
+            text = text.partition(b"'")[2].rpartition(b"'")[0] if mark is QUOTE else text
+            yield Inner(text.strip(), _read_lead(lead, stated)[1])
 
 
 def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
     """Remember that NCCL's last warning is to come."""
     lead = line[: line.index(MARK)]
-    awaited[_printer(lead, _state_front(lead, stated))] = _Announced(len(lead), number + _FAR)
+    awaited[_read_lead(lead, stated)[0]] = len(lead), number + _FAR
 
 
 def read_announced_warning(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
     """Yield what a line says if its printer has announced a warning."""
-    for printer, announced in list(awaited.items()):
-        lead = line[: announced.size]
-        if number > announced.last:
+    for printer, (size, last) in list(awaited.items()):
+        own, front = _read_lead(line[:size], stated)
+        if number > last:
             del awaited[printer]
-        elif _printer(lead, own := _state_front(lead, stated)) == printer:
-            yield Inner(line[announced.size :].strip(), own)
+        elif own == printer:
+            yield Inner(line[size:].strip(), front)
 
 
-def shift_lines(awaited: Awaited, lines: int) -> Awaited:
-    """Shift line numbers by an offset."""
-    return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
-
-
-def _state_front(lead: bytes, stated: Stated) -> Stated:
-    """Return what all prefixes of a line state together."""
-    *_, inner = envelopes.peel_all(lead, stated)
-    return inner.stated
-
-
-def _printer(lead: bytes, stated: Stated) -> _Printer:
-    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
+def _read_lead(lead: bytes, stated: Stated) -> tuple[_Printer, Stated]:
+    """Return who printed a line that begins so, and what all prefixes in it state together."""
+    *_, (_, front) = envelopes.peel_all(lead, stated)
+    return _Printer(_DIGIT.sub(b"0", lead), front.label, front.rank), front

@@ -17,22 +17,20 @@ from nccl_inspect.util.levels import ANY, LEVELS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
 
-MARK = b" NCCL "
-"""What stands between a prefix and the level."""
+MARK = b" NCCL "  # what stands between a prefix and the level
 FATAL = b" [FATAL ERROR]:"
 """What RCCL prints instead of name and level before an error that ends the process (2.27 and later)."""
 _FATAL = compile_later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", re.DOTALL)
 _SPLIT = compile_later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
-_USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
+_USUAL_TIME = compile_later(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
 """As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+(?::|\w, )\d{1,7}(?: \([^()]*\))?"
     rb"| \[?[\w/]{1,80}\.(?:cc|cu|h)(?::\d{1,7})?(?:\]\([^()\s]*\))?)?)?"
-)
-"""Those who pass a line on leave out the number of the line, or make a link of the file."""
+)  # those who pass a line on leave out the number of the line, or make a link of the file
 _CORE = re.compile(_HEAD, re.DOTALL)
 _LED = compile_later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
@@ -63,8 +61,7 @@ Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tc
 _NO_HOST = compile_later(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
     rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
-)
-"""What stands for every host alike; ``<node-A>`` stands for one."""
+)  # what stands for every host alike; ``<node-A>`` stands for one
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
 _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
@@ -73,20 +70,16 @@ _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
 class Origin(NamedTuple):
     """Holds who printed a line."""
 
-    head: bytes
-    """The line up to ``NCCL``, as it stands: with the message it is the line again."""
+    head: bytes  # the line up to ``NCCL``, as it stands: with the message it is the line again
     process: Process
     tid: int
     device: int | None
     time: str | None = None
     location: str | None = None
     label: str | None = None
-    rank: int | None = None
-    """The rank that an envelope states."""
-    wrapped: bool = False
-    """Whether the line stood in an envelope."""
-    lead: bytes = b""
-    """The text before it, if that is not a known envelope."""
+    rank: int | None = None  # the rank that an envelope states
+    wrapped: bool = False  # whether the line stood in an envelope
+    lead: bytes = b""  # the text before it, if that is not a known envelope
 
     @property
     def host(self) -> str | None:
@@ -228,8 +221,7 @@ def read_unprefixed(line: bytes) -> bytes | None:
 
 
 _ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
-ALONE = _read_masked_origin(b"", NOTHING)
-"""The origin of such a line."""
+ALONE = _read_masked_origin(b"", NOTHING)  # the origin of such a line
 
 
 def nearest(head: bytes) -> Origin | None:
@@ -251,25 +243,17 @@ _ANYWHERE = compile_later(
 )
 
 
-def is_prose(head: bytes) -> bool:
-    """Return whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
-    return _END.search(head) is None
-
-
-_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
+PREFIX_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
+"""The end of what precedes ``NCCL``, unless that is a sentence: as of prefixes, or half of one."""
 _DIGITS = compile_later(rb"\d+")
 _MAX_LEADS = 32
 
 
-def is_news(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> bool:
-    """Return whether :func:`learn` would remember it."""
-    return len(leads) < _MAX_LEADS and _DIGITS.sub(b"0", lead) not in leads
-
-
 def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
     """Remember what precedes a prefix, whatever its numbers."""
-    if is_news(lead, leads):
-        leads[_DIGITS.sub(b"0", lead)] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
+    shape = _DIGITS.sub(b"0", lead)
+    if len(leads) < _MAX_LEADS and shape not in leads:
+        leads[shape] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
 
 
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
@@ -297,9 +281,3 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
         True,
         origin.lead,
     )
-
-
-def retold_by(stated: Stated) -> Origin:
-    """Return the origin of what an exception retells: of no process that is known, but maybe of a known rank."""
-    nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
-    return NOBODY._replace(process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

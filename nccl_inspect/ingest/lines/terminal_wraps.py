@@ -10,11 +10,9 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.patterns import compile_later
 
 _WIDTHS = range(40, 401)
-_FEW = 5
-"""Broken lines that are enough, if nearly all lines of full width are."""
+_FEW = 5  # broken lines that are enough, if nearly all lines of full width are
 _SHARE = 0.8
-_KINDS = 3
-"""Different messages among them: those of one kind may have the same length anyway."""
+_KINDS = 3  # different messages among them: those of one kind may have the same length anyway
 _KIND = 16
 _VALUES = compile_later(rb"0x[0-9a-f]+|\d+")
 _OWN = compile_later(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
@@ -45,10 +43,8 @@ class Folded(LineReader):
     def __init__(self, width: int) -> None:
         super().__init__()
         self._width = width
-        self._open: list[bytes] = []
-        """The pieces of a line that may continue."""
+        self._open: list[bytes] = []  # the pieces of a line that may continue
         self._number = 0
-        """Of the line read last."""
 
     def _take(self, line: bytes) -> Iterator[Numbered]:
         line = line.rstrip()

@@ -21,24 +21,14 @@ class Memory(Generic[Seen]):
 
     There are two generations. When the younger one is full the older one is given up and the younger becomes the older;
     what is recalled from the older one is young again.
-
-    Args:
-        entries: of a generation at most.
-        size: bytes of all that was seen in a generation, at most.
     """
 
     def __init__(self, entries: int, size: int) -> None:
-        self.young: dict[bytes, Seen] = {}
-        """To look up what was seen lately; what is not there may be recalled."""
+        self.young: dict[bytes, Seen] = {}  # to look up what was seen lately; what is not there may be recalled
         self._old: dict[bytes, Seen] = {}
         self._entries = entries
         self._most = size
         self._taken = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of all that is remembered by."""
-        return sum(map(len, self.young)) + sum(map(len, self._old))
 
     def recall(self, seen: bytes) -> Seen | None:
         """Return what the older generation knows; None when it knows nothing."""
@@ -46,10 +36,6 @@ class Memory(Generic[Seen]):
         if entry is not None:
             self.keep(seen, entry)
         return entry
-
-    def forget(self) -> None:
-        """Give up all that is remembered."""
-        self.young, self._old, self._taken = {}, {}, 0
 
     def keep(self, seen: bytes, meaning: Seen) -> None:
         """Remember something."""
@@ -64,22 +50,19 @@ _TIME = re.compile(
     rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
     rb"(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
     rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
-)
-"""The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
+)  # the time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same
 _SECONDS = len(b"23:59:59")
 _FRACTION = compile_later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
-_PRINTER = re.compile(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
+_PRINTER = compile_later(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
 """What ends a prefix that is as NCCL prints it: the rest of it is what collects logs.
 
 A host of two digits may be taken for the hours of a time, others are not.
 """
 _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4
-_WIDTH = 500
-"""Bytes behind which no time is looked for."""
-SAMPLE = 128
-"""Lines looked at to see whether most have a time."""
+_WIDTH = 500  # bytes behind which no time is looked for
+SAMPLE = 128  # lines looked at to see whether most have a time
 _new = tuple.__new__
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
@@ -87,18 +70,12 @@ _FORM = bytes.maketrans(b"123456789", b"000000000")
 class Frame(NamedTuple):
     """Holds what prefixes that differ in their time have in common."""
 
-    origin: Origin
-    """Of one of them."""
-    time: str
-    """Its time."""
-    begin: int
-    """Bytes before the time."""
-    rest: int
-    """Bytes after the time."""
-    stamp: tuple[str, str] | None
-    """What the stamp has before and after the time; None where the origin states no time."""
-    is_proven: bool
-    """Whether one with another time had the same origin but for that."""
+    origin: Origin  # of one of them
+    time: str  # its time
+    begin: int  # bytes before the time
+    rest: int  # bytes after the time
+    stamp: tuple[str, str] | None  # what the stamp has before and after the time; None where the origin states no time
+    is_proven: bool  # whether one with another time had the same origin but for that
 
     def at(self, text: bytes) -> Origin:
         """Return the origin of a prefix with another time."""
@@ -118,8 +95,7 @@ class Late(NamedTuple):
     """Holds who printed a line with a time of its own: its origin is made when somebody asks."""
 
     frame: Frame
-    text: bytes
-    """The prefix, or what else has the time."""
+    text: bytes  # the prefix, or what else has the time
 
     @property
     def time(self) -> str | None:
@@ -148,12 +124,7 @@ class Late(NamedTuple):
 
 
 class Timed:
-    """Tells the origin of a prefix by what stands around its time.
-
-    Args:
-        entries: how many different ones a generation remembers.
-        size: and how many bytes.
-    """
+    """Tells the origin of a prefix by what stands around its time."""
 
     def __init__(self, entries: int, size: int) -> None:
         self._known: Memory[Frame] = Memory(entries, size)
@@ -161,8 +132,7 @@ class Timed:
         """Proven frames by what their keys have before host and numbers: others that have the same there are proven."""
         self._beginnings: dict[bytes, bytes] = {}
         """What many prefixes begin with, up to the seconds, and with what their keys begin."""
-        self._ends: tuple[int, ...] = ()
-        """How long the last ones were."""
+        self._ends: tuple[int, ...] = ()  # how long the last ones were
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Return whether most lines have a time, and few the same."""
@@ -184,17 +154,14 @@ class Timed:
         if match is None:
             return None
         key = _TIME.sub(_zeros, head)
-        if match[0][2:3] == b":" and match.start() < _WIDTH:
-            self._begins(head, key, match.start() + _SECONDS)
+        if match[0][2:3] == b":" and match.start() < _WIDTH:  # remember how the prefix and its key begin
+            end = match.start() + _SECONDS
+            if end not in self._ends:
+                self._ends = (end, *self._ends)[:_MAX_ENDS]
+            if len(self._beginnings) >= _MAX_BEGINNINGS:
+                self._beginnings.clear()
+            self._beginnings[head[:end]] = key[:end]
         return key
-
-    def _begins(self, head: bytes, key: bytes, end: int) -> None:
-        """Remember how a prefix and its key begin."""
-        if end not in self._ends:
-            self._ends = (end, *self._ends)[:_MAX_ENDS]
-        if len(self._beginnings) >= _MAX_BEGINNINGS:
-            self._beginnings.clear()
-        self._beginnings[head[:end]] = key[:end]
 
     def proven(self, key: bytes) -> Frame | None:
         """Return what prefixes with a key have in common, as soon as it tells their origin."""
@@ -223,7 +190,7 @@ class Timed:
         """Remember the origin of a prefix."""
         times = list(_TIME.finditer(head))
         if origin.time is not None:
-            times = [match for match in times if _states(origin.time, match[0])]
+            times = [match for match in times if origin.time.count(match[0].decode("ascii")) == 1]
         if not times or (origin.time is not None and len(times) > 1):
             return
         match, stamp = times[0], None
@@ -240,11 +207,6 @@ class Timed:
             if len(self._siblings) >= _MAX_BEGINNINGS:
                 self._siblings.clear()
             self._siblings[key[: printer.start()]] = frame
-
-
-def _states(stamp: str, time: bytes) -> bool:
-    """Return whether a stamp has a time, once."""
-    return stamp.count(time.decode("ascii")) == 1
 
 
 def _zeros(time: re.Match[bytes]) -> bytes:

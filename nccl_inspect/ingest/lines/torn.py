@@ -23,23 +23,19 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.records import Record, record
 
-LOOK_AHEAD = 4 << 20
-"""Bytes that decide whether a source is torn."""
+LOOK_AHEAD = 4 << 20  # bytes that decide whether a source is torn
 _BLOCK = 4096
 _SAMPLE = 1 << 18
 _MAX_HOSTS = 32
 _FEW_HOSTS = 8
-_LEAST = 4
-"""Bytes with which names of hosts begin that are worth a search."""
-_MAX_HEADS = 10_000
-"""Lines that wait for their end; then the oldest one is given as it is."""
+_LEAST = 4  # bytes with which names of hosts begin that are worth a search
+_MAX_HEADS = 10_000  # lines that wait for their end; then the oldest one is given as it is
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:" + ANY + rb")",
     re.MULTILINE,
 )
-Owner: TypeAlias = tuple[bytes, bytes]
-"""Host and pid; empty for text of unknown origin."""
+Owner: TypeAlias = tuple[bytes, bytes]  # host and pid; empty for text of unknown origin
 _NOBODY: Owner = (b"", b"")
 
 
@@ -48,10 +44,8 @@ class Numbered(NamedTuple):
 
     number: int
     line: bytes
-    repaired: bool = False
-    """Whether it was put together from two places."""
-    cut: bool = False
-    """Whether its end is missing."""
+    repaired: bool = False  # whether it was put together from two places
+    cut: bool = False  # whether its end is missing
 
 
 @record
@@ -60,22 +54,17 @@ class Mended(Record):
 
     numbers: Sequence[int]
     """The number of each line: where its beginning stands, or which one in the order of reading it is."""
-    lines: int
-    """Line ends in the source so far."""
-    repaired: int = 0
-    """Lines put together in the source so far."""
-    examples: Sequence[Numbered] = ()
-    """Those of this block, and lines whose end is missing."""
-    stands: Sequence[int] | None = None
-    """Where each line stands, when its number is that of the order of reading."""
+    lines: int  # line ends in the source so far
+    repaired: int = 0  # lines put together in the source so far
+    examples: Sequence[Numbered] = ()  # those of this block, and lines whose end is missing
+    stands: Sequence[int] | None = None  # where each line stands, when its number is that of the order of reading
 
 
 class LineReader:
     """Takes the bytes of a source as they come, and gives lines that are made of one or several of its own."""
 
     def __init__(self) -> None:
-        self.lines = 0
-        """Lines seen."""
+        self.lines = 0  # lines seen
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
@@ -102,28 +91,20 @@ class LineReader:
         raise NotImplementedError
 
 
-@record
-class _Head(Record):
+class _Head(NamedTuple):
     """The beginning of a line whose end has not come yet."""
 
     text: bytes
     number: int
-    end: int
-    """Where in the source it broke off."""
+    end: int  # where in the source it broke off
 
 
 class Rejoiner:
-    """Takes the bytes of a source as they come and gives whole lines.
-
-    Args:
-        lines: line ends that came before.
-    """
+    """Takes the bytes of a source as they come and gives whole lines."""
 
     def __init__(self, lines: int = 0) -> None:
-        self.repaired = 0
-        """Lines put together from two places."""
-        self.lines = lines
-        """Line ends seen."""
+        self.repaired = 0  # lines put together from two places
+        self.lines = lines  # line ends seen
         self._rest = b""
         self._offset = 0
         self._heads: dict[Owner, _Head] = {}
@@ -155,7 +136,7 @@ class Rejoiner:
         first = next(prefixes, None)
         if first is None:
             return len(data)
-        owner = self._owner(first)
+        owner = self._complete_owner(first) or (first[1], first[2])
         if first.start() and owner not in self._heads and self._last_torn in self._heads:
             return first.start()  # the end of the line torn last was flushed by itself
         starts = {first.start()}
@@ -171,18 +152,23 @@ class Rejoiner:
     def _block(self, block: bytes) -> Iterator[Numbered]:
         """Yield the lines of what one process wrote at once."""
         first = _PREFIX.search(block)
-        owner = self._owner(first) if first else _NOBODY
-        start = first.start() if first else len(block)
-        number = self.lines + 1
-        texts = block.split(b"\n")
-        if start or (first and self._complete_owner(first)):
-            yield from self._opening(owner, texts, number, single=len(texts) == 1)
-        for index, text in enumerate(texts[:-1]):
-            if text is not _TAKEN:
-                yield Numbered(number + index, text)
+        owner = self._complete_owner(first) or (first[1], first[2]) if first else _NOBODY
+        number, begin, texts = self.lines + 1, self._offset, block.split(b"\n")
         self.lines += len(texts) - 1
         self._offset += len(block)
-        if texts[-1] and texts[-1] is not _TAKEN:  # the block ends inside a line
+        whose = owner if owner in self._heads else self._last_torn
+        may_go_on = not first or first.start() or self._complete_owner(first)  # what has no prefix may end a head
+        if may_go_on and (head := self._heads.pop(whose, None)):
+            text = (head.text + texts[0])[:BLOCK]
+            self.repaired += head.end != begin
+            if len(texts) == 1:
+                self._heads[whose] = _Head(text, head.number, self._offset)
+                return
+            yield Numbered(head.number, text, head.end != begin)
+            number += 1
+            del texts[0]
+        yield from (Numbered(place, text) for place, text in enumerate(texts[:-1], number))
+        if texts[-1]:  # the block ends inside a line
             if old := self._heads.get(owner):
                 yield Numbered(old.number, old.text, cut=True)
             self._heads[owner] = _Head(texts[-1], self.lines + 1, self._offset)
@@ -191,41 +177,14 @@ class Rejoiner:
                 oldest = self._heads.pop(next(iter(self._heads)))
                 yield Numbered(oldest.number, oldest.text, cut=True)
 
-    def _owner(self, match: re.Match[bytes]) -> Owner:
-        """Return who printed a line.
-
-        The one that opens a block may lack the beginning of its host, which a head then has.
-        """
-        return self._complete_owner(match) or (match[1], match[2])
-
     def _complete_owner(self, match: re.Match[bytes]) -> Owner | None:
         """Return the host and pid that a cut prefix continues: the block before may end in the time or the host."""
-        if match.start():
-            return None
-        for owner, head in self._heads.items():
+        for owner, head in self._heads.items() if match.start() == 0 else ():
             if owner[1] == match[2] and owner[0].endswith(match[1]):
                 whole = _PREFIX.fullmatch(head.text + match[0])
                 if whole and whole.groups() == owner:
                     return owner
         return None
-
-    def _opening(self, owner: Owner, texts: list[bytes], number: int, single: bool) -> Iterator[Numbered]:
-        """Yield the first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""
-        whose = owner if owner in self._heads else self._last_torn
-        head = self._heads.get(whose)
-        if head is None:
-            return
-        del self._heads[whose]
-        text, texts[0] = (head.text + texts[0])[:BLOCK], _TAKEN
-        repaired = head.end != self._offset
-        self.repaired += repaired
-        if single:
-            self._heads[whose] = _Head(text, head.number, self._offset + len(texts[0]))
-            return
-        yield Numbered(head.number, text, repaired)
-
-
-_TAKEN = b"\x00taken"
 
 
 def is_torn(head: bytes) -> bool:
@@ -240,11 +199,12 @@ def is_torn(head: bytes) -> bool:
 
 def _count_glued_lines(text: bytes) -> int:
     """Count the lines of one process in which the prefix of another one begins."""
-    hosts = _hosts(text[:_SAMPLE])
-    if not hosts or len(hosts) > _MAX_HOSTS:
-        hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts:
+    sample = text[:_SAMPLE]
+    if (printer := _PREFIX.search(sample)) is None:
         return 0
+    begin, lines, hosts = b"%b:" % printer[1], sample.removesuffix(b"\n"), {printer[1]}
+    if lines.count(b"\n" + begin) + lines.startswith(begin) <= lines.count(b"\n"):  # not those of one process
+        hosts = set(sorted({match[1] for match in _PREFIX.finditer(lines)})[:_MAX_HOSTS])
     # Whether a host may stand inside a line; of many hosts only what all begin with tells that.
     first, last = min(hosts), max(hosts)
     width = len(os.path.commonprefix([first, last]))  # noqa: RUF071 - a part of a name
@@ -255,17 +215,6 @@ def _count_glued_lines(text: bytes) -> int:
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
-
-
-def _hosts(text: bytes) -> set[bytes]:
-    """Return who printed the lines of a text; most files are those of one process."""
-    first = _PREFIX.search(text)
-    if first is None:
-        return set()
-    begin, text = b"%b:" % first[1], text.removesuffix(b"\n")
-    if text.count(b"\n" + begin) + text.startswith(begin) == text.count(b"\n") + 1:
-        return {first[1]}
-    return {match[1] for match in _PREFIX.finditer(text)}
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:

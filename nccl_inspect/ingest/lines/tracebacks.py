@@ -16,12 +16,9 @@ from nccl_inspect.util.patterns import compile_later
 MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
-_FAR = 5_000
-"""At most this many lines later: others print in between."""
-_FRAME = b'  File "'
-"""Others print lines that are indented, too."""
-_ENDS_NOTHING = compile_later(rb"SystemExit(?:: 0)?|GeneratorExit.*")
-"""With which programs end in order, or not at all."""
+_FAR = 5_000  # at most this many lines later: others print in between
+_FRAME = b'  File "'  # others print lines that are indented, too
+_ENDS_NOTHING = compile_later(rb"SystemExit(?:: 0)?|GeneratorExit.*")  # with which programs end in order, or not at all
 _EXCEPTION = compile_later(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
 _IS_NAMED = compile_later(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""
@@ -46,16 +43,12 @@ Open: TypeAlias = dict[_Printer, int]
 """The printers of tracebacks that have not ended, with the last line that may be the next one."""
 
 
-def begin(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> None:
-    """Remember that a traceback begins, if that is all of a line."""
-    for printer, text in _printers(line, stated):
+def end_traceback(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
+    """Return the exception that a line states, if a traceback ends with it; None for others, which may begin one."""
+    for printer, text in _printers(line, stated) if MARK in line else ():
         if text.startswith(MARK):
             _wait(printer, number, open_tracebacks)
-            return
-
-
-def end_traceback(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
-    """Return the exception that a line states, if a traceback ends with it; None for all other lines."""
+            break
     while open_tracebacks and number > open_tracebacks[oldest := next(iter(open_tracebacks))]:
         del open_tracebacks[oldest]
     for printer, text in _printers(line, stated) if open_tracebacks else ():

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import stat
 import struct
+import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, failing, peek, pieces
 
-if TYPE_CHECKING:
-    import tarfile
-    import zipfile
-
 _IMPOSSIBLE = (ValueError, OverflowError, IndexError, struct.error)
 """What zipfile raises, besides its own errors, for offsets and names that cannot be."""
-_MAX_NAME = 1 << 20
-"""The longest name or extended header of a member: tarfile reads them whole."""
+_MAX_NAME = 1 << 20  # the longest name or extended header of a member: tarfile reads them whole
 
 
 class Member(NamedTuple):
@@ -32,8 +30,7 @@ class Member(NamedTuple):
 class Wanted(NamedTuple):
     """Holds which members are given; others are skipped."""
 
-    by_name: Callable[[str], bool]
-    """Whether one may be wanted, by its name alone."""
+    by_name: Callable[[str], bool]  # whether one may be wanted, by its name alone
     by_head: Callable[[str, bytes | None], bool]
     """Whether it is, by its name and first bytes; None where they cannot be read."""
 
@@ -51,79 +48,60 @@ def read_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.
     """
-    import tarfile
+    failed = False
 
-    watched = _Watched()
+    def read(stream: Any) -> Pieces:
+        """Yield the data of a member; where it cannot be read the archive has come to its end as well."""
+        nonlocal failed
+        try:
+            yield from pieces(stream)
+        except (tarfile.TarError, StreamError) as error:
+            failed = True
+            raise error if isinstance(error, StreamError) else _damage_error(error) from None
+
     opened: Any = tarfile.open  # not all of its overloads know tarinfo
     try:
-        with opened(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:
+        with opened(fileobj=_Readable(data), mode="r|", tarinfo=_Checked) as archive:
             while (info := archive.next()) is not None:
                 archive.members.clear()  # else it keeps them all
                 if not info.isreg() or not wanted.by_name(info.name):
                     continue
                 name = info.name.removeprefix("./")
                 try:
-                    head, member = peek(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
+                    head, member = peek(read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
                 except StreamError as error:
                     yield Member(name, failing(error))
                 else:
                     if wanted.by_head(name, head):
                         yield Member(name, partial(iter, member))
-                if watched.failed:
+                if failed:
                     return
     except tarfile.TarError as error:
         raise _damage_error(error) from None
-
-
-class _Watched:
-    """Reads members and remembers whether one could not be read: then the archive has come to its end as well."""
-
-    def __init__(self) -> None:
-        self.failed = False
-
-    def read(self, stream: Any) -> Pieces:
-        """Return the data of a member."""
-        import tarfile
-
-        try:
-            yield from pieces(stream)
-        except tarfile.TarError as error:
-            self.failed = True
-            raise _damage_error(error) from None
-        except StreamError:
-            self.failed = True
-            raise
 
 
 def _damage_error(error: Exception) -> StreamError:
     return StreamError(f"the archive is damaged ({' '.join(str(error).split())})", "copy it again")
 
 
-def _tar_info() -> type[tarfile.TarInfo]:
-    import tarfile
+_LENGTHY = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 
-    lengthy = (
-        tarfile.XHDTYPE,
-        tarfile.XGLTYPE,
-        tarfile.SOLARIS_XHDTYPE,
-        tarfile.GNUTYPE_LONGNAME,
-        tarfile.GNUTYPE_LONGLINK,
-    )
 
-    class Checked(tarfile.TarInfo):
-        """Damage is an error wherever it stands; tarfile takes most of it for the end of the archive."""
+class _Checked(tarfile.TarInfo):
+    """Damage is an error wherever it stands; tarfile takes most of it for the end of the archive."""
 
-        @classmethod
-        def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
-            try:
-                info = super().frombuf(buf, encoding, errors)
-            except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
-                raise _damage_error(error) from None
-            if info.type in lengthy and info.size > _MAX_NAME:
-                raise StreamError("the archive has a member whose name is too long", "pack the logs again")
-            return info
-
-    return Checked
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
+            raise _damage_error(error) from None
+        if info.type in _LENGTHY and info.size > _MAX_NAME:
+            raise StreamError("the archive has a member whose name is too long", "pack the logs again")
+        return info
 
 
 class _Readable:
@@ -144,21 +122,15 @@ class _Readable:
 def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a zip archive, or what else is wanted, in the natural order of their names.
 
-    Args:
-        file: path or seekable file object.
-        count: learns how many packed bytes were dealt with.
-        wanted: which members are given.
-
     Raises:
         StreamError: the list of members cannot be read.
     """
-    import zipfile
-
-    try:
-        archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
-        raise _damage_error(error) from None
-    with archive:
+    with ExitStack() as opened:
+        stream = opened.enter_context(file.open("rb")) if hasattr(file, "open") else file
+        try:
+            archive = opened.enter_context(zipfile.ZipFile(stream))
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
+            raise _damage_error(error) from None
         for info in sorted(archive.infolist(), key=lambda info: log_detection.natural(info.filename)):
             kind = stat.S_IFMT(info.external_attr >> 16)
             is_file = info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
@@ -172,20 +144,8 @@ def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> 
             count(info.compress_size)
 
 
-def read_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
-    """Yield the same of a file on disk, which is closed after the last one.
-
-    Raises:
-        StreamError: likewise.
-    """
-    with place.open("rb") as file:
-        yield from read_zip(file, count, wanted)
-
-
 def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
-    import zipfile
-    import zlib
-    from lzma import LZMAError
+    from lzma import LZMAError  # some builds of Python have none
 
     try:
         with archive.open(info) as stream:

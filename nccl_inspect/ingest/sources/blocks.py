@@ -38,16 +38,12 @@ Progress = Callable[[int, int | None], None]
 class Source(Frozen):
     """One stream of log bytes."""
 
-    name: str
-    """Path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``."""
+    name: str  # path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``
     open: Callable[[], Pieces]
     """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
-    is_cut: bool = False
-    """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
-    allowance: Allowance = field(default_factory=Allowance)
-    """How much its input may unpack to."""
-    newest_first: bool = False
-    """Whether it is read from its end."""
+    is_cut: bool = False  # whether it is some lines of a plain file that is not torn: bytes are taken as they are
+    allowance: Allowance = field(default_factory=Allowance)  # how much its input may unpack to
+    newest_first: bool = False  # whether it is read from its end
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
@@ -55,29 +51,15 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
     A folder gives the logs in it, an archive its members that look like logs. What is missing or unreadable is a source
     as well: reading it raises the error.
-
-    Args:
-        inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
-        progress: called after each piece that was read.
     """
     inputs_found = files.find(inputs)
     total = files.size(inputs_found) if progress else None
-
-    def count(size: int) -> None:
-        if progress:
-            progress(size, total)
-
     for file in inputs_found:
-        yield from open_file(file, count)
+        yield from open_file(file, lambda size: progress(size, total) if progress else None)
 
 
 def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
-    """Yield the sources that a file stands for.
-
-    Args:
-        file: a log or an archive.
-        count: after each piece how many bytes it had.
-    """
+    """Yield the sources that a file stands for."""
     data = file.open() if file.again else count_lengths(file.open(), count)
     allowance = Allowance()
     try:
@@ -87,31 +69,30 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         yield Source(file.name, failing(_problem(error)))
         return
     if log_detection.is_tar(head):
-        if file.again:
-            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
+        if file.again:
+            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
         yield from _members(file, archives.read_tar(unpacked), allowance)
+    elif log_detection.is_zip(head) and file.place is None and file.stream is None:
+        problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+        yield Source(file.name, failing(problem))
     elif log_detection.is_zip(head):
-        if file.place is None and file.stream is None:
-            problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
-            yield Source(file.name, failing(problem))
-            return
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         allowance.take(file.size or 0)
-        members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
-        yield from _members(
-            file,
-            (m._replace(open=lambda m=m: allowance.count_pieces(m.open())) for m in members),  # type: ignore[misc]
-            allowance,
+        members = (
+            m._replace(open=lambda m=m: count_lengths(m.open(), allowance.give))  # type: ignore[misc]
+            for m in archives.read_zip(file.place or file.stream, count)
         )
-    elif file.again and compression.is_packed(stored):
-        yield Source(file.name, lambda: count_lengths(file.open(), count), allowance=allowance)
-    elif file.again:
-        yield Source(file.name, lambda: count_lengths(unpacked, count), allowance=allowance)
+        yield from _members(file, members, allowance)
     else:
-        yield Source(file.name, lambda: unpacked, allowance=allowance)
+        again = file.open if compression.is_packed(stored) else lambda: unpacked
+        yield Source(
+            file.name,
+            (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked,
+            allowance=allowance,
+        )
 
 
 def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
@@ -205,25 +186,6 @@ def blocks(source: Source) -> Iterator[Lines]:
     yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
-def _rejoin_pieces(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
-    """Yield lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
-    for piece in pieces:
-        yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
-        size = 0
-    yield _lines_of(rejoiner.finish(), 0, rejoiner)
-
-
-def _lines_of(lines: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
-    numbered = list(lines)
-    mended = Mended(
-        [line.number for line in numbered],
-        rejoiner.lines,
-        rejoiner.repaired,
-        [line for line in numbered if line.repaired or line.cut],
-    )
-    return Lines((line.line[:BLOCK].rstrip(b"\r") for line in numbered), size, mended)
-
-
 def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
     """Yield the lines of a source, then the error that ended it if there was one."""
     try:
@@ -233,21 +195,16 @@ def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
 
 
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
-    """Yield the lines in pieces of a source.
-
-    Args:
-        pieces: as they come.
-        look: number of bytes that decide whether torn lines are put together.
-    """
+    """Yield the lines in pieces of a source."""
     rest, size, seen, ends = b"", 0, 0, 0
     several = grown(pieces)
-    for read in several:
-        size += (new := sum(map(len, read)))
-        if seen < look and is_torn(text := b"".join((rest, *read))):
-            yield from _rejoin_pieces(chain([text], chain.from_iterable(several)), Rejoiner(ends), size)
+    for taken in several:
+        size += (new := sum(map(len, taken)))
+        if seen < look and is_torn(text := b"".join((rest, *taken))):
+            yield from read(Rejoiner(ends), chain([text], chain.from_iterable(several)), size)
             return
         seen += new
-        *before, last = read if b"\n" in read[-1] else [b"".join(read)]
+        *before, last = taken if b"\n" in taken[-1] else [b"".join(taken)]
         end = last.rfind(b"\n")
         if end < 0:
             rest = (rest + last)[:BLOCK]
@@ -271,21 +228,18 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 # the order of reading, and state where they are (Mended.stands).
 
 _LOOK = 4096
-MAX_TURNED = 64 << 20
-"""Bytes of a source that is read from its end: all of it must be in memory."""
+MAX_TURNED = 64 << 20  # bytes of a source that is read from its end: all of it must be in memory
 _TOO_LARGE = f"its newest line comes first, and it is too large to be turned round (more than {MAX_TURNED >> 20} MB)"
 _SORT = "export it with the oldest line first: gcloud --order=asc, logcli --forward, Logs Insights | sort @timestamp"
 _COLUMNS = frozenset(
     b"message @message textpayload jsonpayload.message logmessage logentry content _raw line log body msg".split()
-)
-"""Names of columns with log lines, in small letters: one of them is in the first line of a table."""
+)  # names of columns with log lines, in small letters: one of them is in the first line of a table
 
 
 class Reader(Protocol):
     """Takes bytes as they come and gives lines."""
 
-    lines: int
-    """Line ends seen."""
+    lines: int  # line ends seen
 
     def feed(self, data: bytes, /) -> Iterator[Numbered]:
         """Return the lines that are whole by now."""
@@ -295,12 +249,7 @@ class Reader(Protocol):
 
 
 def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one.
-
-    Args:
-        source: to read.
-        turned: whether its last line is the oldest one, so that it is read from its end.
-    """
+    """Yield the lines of a source, then the error that ended it if there was one."""
     try:
         if source.is_cut:
             yield from blocks(source)
@@ -341,28 +290,37 @@ def may_be_export(head: bytes) -> bool:
     return any(name.strip(b'"\r') in _COLUMNS for mark in (b",", b";", b"\t") for name in names.split(mark))
 
 
-def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
-    """Yield the lines that a reader gives, with their numbers in the order of reading."""
-    total = 0
-    problem = None
-    try:
-        for piece in data:
+def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
+    """Yield the lines that a reader gives.
+
+    Args:
+        reader: takes the pieces.
+        data: to read; if it breaks off, the lines before that are given.
+        first: bytes of the first piece that were not counted before.
+    """
+    total, problem, piece = 0, None, b""
+    while True:
+        try:
+            piece = next(data)
             entries = list(reader.feed(piece))
-            yield number_lines(entries, total, len(piece), reader.lines)
-            total += len(entries)
-    except NoInputError as error:
-        problem = error
-    yield number_lines(list(reader.finish()), total, 0, reader.lines)
-    if problem:
-        raise problem
+        except (StopIteration, NoInputError) as error:
+            entries, first, problem = list(reader.finish()), 0, error
+        yield number_lines(entries, total, len(piece) if first is None else first, reader)
+        first, total = None, total + len(entries)
+        if isinstance(problem, NoInputError):
+            raise problem
+        if problem:
+            return
 
 
-def number_lines(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
-    """Return the lines of a block with their numbers in the order of reading."""
+def number_lines(entries: list[Numbered], before: int, size: int, reader: Reader) -> Lines:
+    """Return the lines of a block with their numbers: where they begin, or in the order of reading."""
+    stands, lines = [entry.number for entry in entries], (entry.line[:BLOCK].rstrip(b"\r") for entry in entries)
+    if isinstance(reader, Rejoiner):
+        doubtful = [entry for entry in entries if entry.repaired or entry.cut]
+        return Lines(lines, size, Mended(stands, reader.lines, reader.repaired, doubtful))
     numbers = range(before + 1, before + len(entries) + 1)
-    return Lines(
-        (entry.line for entry in entries), size, Mended(numbers, lines, stands=[entry.number for entry in entries])
-    )
+    return Lines(lines, size, Mended(numbers, reader.lines, stands=stands))
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:
@@ -374,8 +332,9 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
     gathered: list[tuple[Lines, Sequence[int]]] = []
     size = total = read = 0
     for block in lines:
-        gathered.append((block, _stands(block, total)))
-        total = block.mended.lines if block.mended else total + len(block)
+        mended = block.mended or Mended(range(total + 1, total + len(block) + 1), total + len(block))
+        gathered.append((block, mended.numbers if mended.stands is None else mended.stands))
+        total = mended.lines
         size += block.size
         if size > MAX_TURNED:
             raise NoInputError(f"{name}: {_TOO_LARGE}", _SORT if is_export else f"tac {name} | nccl-inspect summarize")
@@ -384,13 +343,6 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
         numbers = range(read + 1, read + len(block) + 1)
         yield Lines(reversed(block.lines), block.size, Mended(numbers, total, stands=stands[::-1]))
         read += len(block)
-
-
-def _stands(block: Lines, before: int) -> Sequence[int]:
-    """Return the numbers of a block's lines in the source."""
-    if block.mended is None:
-        return range(before + 1, before + len(block) + 1)
-    return block.mended.numbers if block.mended.stands is None else block.mended.stands
 
 
 __all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

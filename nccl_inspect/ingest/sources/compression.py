@@ -23,8 +23,7 @@ VARIABLE = "NCCLINSPECT_MAX_UNPACKED"
 """The environment variable that sets the limit, such as ``200G``; the option ``--max-unpacked`` is the same."""
 _DEFAULT = 64 << 30
 _FREE = 2 << 30
-_RATIO = 2000
-"""Logs pack to a twentieth, a flood of one line to a thousandth."""
+_RATIO = 2000  # logs pack to a twentieth, a flood of one line to a thousandth
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = compile_later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -89,12 +88,6 @@ class Allowance:
         if self._ratio and self._given > max(self._free, self._ratio * self._packed):
             raise self._error(f"it decompresses to more than {self._ratio:,} times its size, unlike any log")
 
-    def count_pieces(self, data: Pieces) -> Pieces:
-        """Yield unpacked data, within the allowance."""
-        for piece in data:
-            yield piece
-            self.give(len(piece))
-
     def _error(self, what: str) -> StreamError:
         more = max(2 * self._most, _DEFAULT)
         return StreamError(f"{what}; reading stopped there", f"use --max-unpacked {_words(more)} to read on")
@@ -105,10 +98,8 @@ def _words(number: int) -> str:
     return f"{number // _UNITS[unit]}{unit}"
 
 
-_MAGIC = 6
-"""The longest of the beginnings below."""
-_MEMORY = 128 << 20
-"""What a decoder may take for its window: enough for ``xz -9`` and ``zstd --long=27``."""
+_MAGIC = 6  # the longest of the beginnings below
+_MEMORY = 128 << 20  # what a decoder may take for its window: enough for ``xz -9`` and ``zstd --long=27``
 _ZSTD_STEP = 1024
 """Packed bytes given to zstd at a time: it takes no limit for what it gives back (at most 128 kB for 4 bytes)."""
 _ZSTD_COMMAND = "zstd -dc FILE | nccl-inspect summarize"
@@ -156,14 +147,12 @@ def is_packed(head: bytes) -> bool:
 def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     """Return the data, unpacked once if it is packed.
 
-    Args:
-        data: as stored.
-        allowance: how much it may unpack to.
-
     Raises:
         StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
     """
-    head, data = peek(data, _tells)
+    head, data = peek(
+        data, lambda head: len(head) >= _MAGIC or (head != b"" and not any(one.startswith(head) for one in _BEGINNINGS))
+    )
     if not is_packed(head):
         return data
     for beginning, (name, command) in _OTHERS.items():
@@ -171,11 +160,6 @@ def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
     kind = next(kind for beginning, kind in _KINDS.items() if head.startswith(beginning))
     return _unpack_pieces(data, *_find_decoder(kind), allowance or Allowance())
-
-
-def _tells(head: bytes) -> bool:
-    """Return whether these first bytes show if the data is packed."""
-    return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
 def _find_decoder(kind: str) -> tuple[Callable[[], Any], type[Exception]]:

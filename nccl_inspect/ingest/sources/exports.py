@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_inspect.ingest.envelopes.readers import MESSAGES, choose_name, flatten
 from nccl_inspect.ingest.lines.torn import LineReader, Numbered
@@ -33,15 +33,18 @@ _OPENERS = frozenset('[{"')
 _CONTEXT = ("columns", "fields", "stream")
 """Members that say what the lists beside them mean: names of columns, labels of a stream."""
 _MARK = "NCCL "
-_MOST = 4
-"""Records per line that is not one: with fewer, the file is a log that begins with some JSON."""
-_MAX_DEPTH = 8
-"""Arrays and objects around the records."""
-_DONE = 1 << 16
-"""Characters that were read and are still kept."""
+_MOST = 4  # records per line that is not one: with fewer, the file is a log that begins with some JSON
+_MAX_DEPTH = 8  # arrays and objects around the records
+_DONE = 1 << 16  # characters that were read and are still kept
 _MAX_RECORD = BLOCK
-_MAX_TEXT = 8 << 20
-"""The longest string: a log that is one string is longer than a record."""
+_MAX_TEXT = 8 << 20  # the longest string: a log that is one string is longer than a record
+
+
+class _Frame(NamedTuple):
+    """An array or object whose contents are read one by one."""
+
+    sign: str
+    context: dict[str, Any]
 
 
 def reader(head: bytes, turned: bool = False) -> Document | None:
@@ -80,28 +83,19 @@ class Document:
 
     def __init__(self, turned: bool = False, paths: Iterable[str] = ()) -> None:
         self.paths = list(paths)
-        self._path = ""
-        """Where the message of the record before stood."""
+        self._path = ""  # where the message of the record before stood
         self._step = -1 if turned else 1
-        self.lines = 0
-        """Lines seen."""
+        self.lines = self.records = self.others = 0  # lines seen; records given, and lines given as they are
         self._is_in_line = False
-        self.records = 0
-        """Records given."""
-        self.others = 0
-        """Lines given as they are."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._json = json.JSONDecoder(strict=False)
         self._text = ""
         self._at = 0
-        self._since = 0
-        """Where what was not given begins: in the same line as ``_at``."""
-        self._number = 1
-        """Of the line in which ``_at`` is."""
+        self._since = 0  # where what was not given begins: in the same line as ``_at``
+        self._number = 1  # of the line in which ``_at`` is
         self._key: str | None = None
         self._frames: list[_Frame] = []
-        self._wanted = 0
-        """Characters to wait for before parsing is tried again."""
+        self._wanted = 0  # characters to wait for before parsing is tried again
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """Yield the records that are whole by now."""
@@ -131,7 +125,8 @@ class Document:
 
     def _next(self, ended: bool) -> list[Numbered] | None:
         """Return what the next piece of the text gives; None when more of it must come first."""
-        self._go_to(_match(_BETWEEN, self._text, self._at))
+        between = _BETWEEN.match(self._text, self._at)
+        self._go_to(between.end() if between else self._at)
         sign = self._text[self._at : self._at + 1]
         if not sign:
             return None
@@ -199,7 +194,7 @@ class Document:
         return lines
 
     def _enter(self, sign: str) -> list[Numbered]:
-        self._frames.append(_Frame(sign))
+        self._frames.append(_Frame(sign, {}))
         self._key = None
         self._go_to(self._at + 1)
         return []
@@ -227,9 +222,7 @@ class Document:
         """Return a row of a table as an object: by its column names, or as Loki's streams and Insights have it."""
         if row and all(isinstance(cell, dict) and cell.keys() >= {"field", "value"} for cell in row):
             return {str(cell["field"]): cell["value"] for cell in row}
-        context: dict[str, Any] = {}
-        for frame in self._frames:
-            context.update(frame.context)
+        context = dict(chain.from_iterable(frame.context.items() for frame in self._frames))
         names = context.get("columns") or context.get("fields")
         if isinstance(names, list) and len(names) == len(row):
             names = [name.get("name", "") if isinstance(name, dict) else name for name in names]
@@ -278,21 +271,6 @@ class Document:
         self._wanted = 0
 
 
-class _Frame:
-    """An array or object whose contents are read one by one."""
-
-    __slots__ = ("context", "sign")
-
-    def __init__(self, sign: str) -> None:
-        self.sign = sign
-        self.context: dict[str, Any] = {}
-
-
-def _match(pattern: re.Pattern[str], text: str, place: int) -> int:
-    match = pattern.match(text, place)
-    return match.end() if match else place
-
-
 def _split_lines(text: str) -> list[str]:
     return text.rstrip("\r\n").split("\n")
 
@@ -306,10 +284,8 @@ def _path(fields: Mapping[str, Any]) -> str:
     return next((path for path in MESSAGES if isinstance(fields.get(path), str)), "")
 
 
-_UNIT = re.compile(r" \[[^\]]*\]$")
-"""What Azure puts after a name: ``TimeGenerated [UTC]``."""
-_MAX_ROW = 1 << 17
-"""Bytes of the longest row; after that a quote that does not end is taken for text."""
+_UNIT = re.compile(r" \[[^\]]*\]$")  # what Azure puts after a name: ``TimeGenerated [UTC]``
+_MAX_ROW = 1 << 17  # bytes of the longest row; after that a quote that does not end is taken for text
 
 
 def table_reader(head: bytes, turned: bool = False) -> Sheet | None:
@@ -340,16 +316,10 @@ class Sheet(LineReader):
         super().__init__()
         self._step = -1 if turned else 1
         self._names = names
-        self._messages = [name for name in MESSAGES if name in names]
-        """The columns that may hold the lines."""
+        self._messages = [name for name in MESSAGES if name in names]  # the columns that may hold the lines
         self._delimiter = delimiter
-        self._row: list[bytes] = []
-        """The lines of a row that has not ended."""
-        self._size = 0
-        """Their bytes, with line ends."""
-        self._quotes = 0
-        self._number = 0
-        """Of the line read last."""
+        self._row: list[bytes] = []  # the lines of a row that has not ended
+        self._size = self._quotes = self._number = 0
 
     def _take(self, line: bytes) -> Iterator[Numbered]:
         self._number += 1
@@ -359,33 +329,24 @@ class Sheet(LineReader):
         self._size += len(line) + 1
         self._quotes += line.count(b'"')
         if self._quotes % 2 == 0:
-            row = self._read_row()
-            yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._number_lines(row)
+            yield from self._read_cells() or self._end()
+            self._row, self._size, self._quotes = [], 0, 0
         elif self._size > _MAX_ROW:
             yield from self._end()
 
     def _end(self) -> Iterator[Numbered]:
-        yield from self._number_lines(self._read_row())
+        yield from (Numbered(number, line) for number, line in enumerate(self._row, self._number - len(self._row) + 1))
+        self._row, self._size, self._quotes = [], 0, 0
 
-    def _read_row(self) -> list[bytes]:
-        """Return the lines of the row, which ends here."""
-        row, self._row = self._row, []
-        self._size = self._quotes = 0
-        return row
-
-    def _cells(self, text: str, number: int) -> list[Numbered]:
-        """Return a row as a line, or as one for each line of its message; none when it does not fit."""
+    def _read_cells(self) -> list[Numbered]:
+        """Return the row as a line, or as one for each line of its message; none when it does not fit."""
         try:
-            cells = _cells(text, self._delimiter)
+            cells = _cells(decode(b"\n".join(self._row)), self._delimiter)
         except csv.Error:
             return []
         if len(cells) != len(self._names):
             return []
         row = dict(zip(self._names, cells, strict=True))
         column = choose_name({name: encode(row[name]) for name in self._messages})
-        texts = _split_lines(row[column])[:: self._step]
+        number, texts = self._number - len(self._row) + 1, _split_lines(row[column])[:: self._step]
         return [Numbered(number, _dump_record({**row, column: text})) for text in texts]
-
-    def _number_lines(self, lines: list[bytes]) -> list[Numbered]:
-        first = self._number - len(lines) + 1
-        return [Numbered(number, line) for number, line in enumerate(lines, first)]

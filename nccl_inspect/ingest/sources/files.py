@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.remote import Remote
 
 
-Place: TypeAlias = "Path | Remote"
-"""Where a file is that any process can open."""
+Place: TypeAlias = "Path | Remote"  # where a file is that any process can open
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _WILD = frozenset("*?[")
-MAX_KEPT = 16 << 20
-"""Bytes of a stream that are kept, should it have to be read again."""
-_TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20} MB cannot be reversed"
+MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be read again
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -42,25 +39,18 @@ class File(Frozen):
 
     name: str
     open: Callable[[], Pieces]
-    size: int | None = None
-    """Bytes as stored; None where that is not known."""
-    again: bool = True
-    """Whether it can be opened more than once, at no cost."""
+    size: int | None = None  # bytes as stored; None where that is not known
+    again: bool = True  # whether it can be opened more than once, at no cost
     place: Place | None = None
-    stream: Any = None
-    """A seekable file object, as zip archives need it, for an input that has none."""
-    problem: StreamError | None = None
-    """Why it cannot be opened."""
-    found: bool = False
-    """Found in a folder, not named by the user."""
-    without: frozenset[str] = frozenset()
-    """Members of an archive that are not logs, whatever they look like: evidence."""
+    stream: Any = None  # a seekable file object, as zip archives need it, for an input that has none
+    problem: StreamError | None = None  # why it cannot be opened
+    found: bool = False  # found in a folder, not named by the user
+    without: frozenset[str] = frozenset()  # members of an archive that are not logs, whatever they look like: evidence
 
 
 Beside: TypeAlias = Callable[[str, bytes], bool]
 """Whether a file in a folder is of use although it is not a log, by its name and first bytes."""
-Pass: TypeAlias = Callable[[str, str], None]
-"""Takes the name of a file in a folder that is of no use, and why."""
+Pass: TypeAlias = Callable[[str, str], None]  # takes the name of a file in a folder that is of no use, and why
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
 
 
@@ -113,58 +103,35 @@ def is_url(name: str) -> bool:
     return _URL.match(name) is not None
 
 
-def lasting(files: Iterable[File]) -> list[File]:
-    """Return the same files, of which also streams can be opened again, as long as they are short."""
-    return [file if file.again else replace(file, open=_Kept(file)) for file in files]
-
-
 def can_read_again(files: Iterable[File]) -> bool:
     """Return whether everything can be read once more: no stream is too long to be kept."""
-    return all(file.open.is_whole for file in files if isinstance(file.open, _Kept))
+    return all(file.open.is_whole for file in files if isinstance(file.open, Kept))
 
 
-def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
-    """Make sure that everything can be read once more.
-
-    Args:
-        files: that :func:`lasting` gave.
-        turned: the names of those for which it has to be.
-
-    Raises:
-        NoInputError: there is a stream that was too long to be kept.
-    """
-    if not can_read_again(files):
-        raise NoInputError(f"{', '.join(sorted(turned))}: {_TURN}", "… | tac | nccl-inspect summarize, or name a file")
-
-
-class _Kept:
-    """Opens a stream, and opens it again."""
+class Kept:
+    """Opens a stream, and opens it again if it was short."""
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._pieces: list[bytes] | None = None
-        self.is_whole = False
-        """Whether it can be opened again."""
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.is_whole = False  # whether it can be opened again
 
     def __call__(self) -> Pieces:
-        """Return the bytes, from the first one on."""
-        if self._pieces is None:
-            self._pieces = []
-            return self._keeping(self._pieces)
+        """Yield the bytes, from the first one on."""
         if self.is_whole:
-            return iter(self._pieces)
-        return failing(StreamError("the stream is too long to be read twice", "name a file"))()
-
-    def _keeping(self, pieces: list[bytes]) -> Pieces:
-        size = 0
+            yield from self._pieces
+            return
+        if self._size:
+            raise StreamError("the stream is too long to be read twice", "name a file")
         for piece in self._file.open():
-            size += len(piece)
-            if size <= MAX_KEPT:
-                pieces.append(piece)
+            self._size += len(piece)
+            if self._size <= MAX_KEPT:
+                self._pieces.append(piece)
             else:
-                pieces.clear()
+                self._pieces.clear()
             yield piece
-        self.is_whole = size <= MAX_KEPT
+        self.is_whole = self._size <= MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:
@@ -203,7 +170,12 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
-        return _matching(str(item), beside, passed)
+        import glob  # rarely needed: shells do it
+
+        names = sorted(glob.glob(str(item), recursive=True), key=log_detection.natural)  # noqa: PTH207 - may be absolute
+        if not names:
+            return [unreadable(str(item), "no file matches", "check the pattern and the folder")]
+        return (file for name in names for file in _find_path(Path(name), beside, passed))
     return _find_path(path, beside, passed)
 
 
@@ -218,40 +190,24 @@ def _stream(stream: Any) -> File:
     )
 
 
-def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
-    import glob  # rarely needed: shells do it
-
-    names = sorted(glob.glob(pattern, recursive=True), key=log_detection.natural)  # noqa: PTH207 - patterns may be absolute
-    if not names:
-        yield unreadable(pattern, "no file matches", "check the pattern and the folder")
-    for name in names:
-        yield from _find_path(Path(name), beside, passed)
-
-
 def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return [unreadable(str(path), "no such file", suggest_path(path, "check the path"))]
-    except OSError as error:
-        return [unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")]
-    if stat.S_ISDIR(status.st_mode):
-        return find_in_folder(path, beside, passed)
-    return [find_regular(path, status)]
+    is_folder = os.path.isdir(path)  # noqa: PTH112 - that of a path raises where a name is too long
+    return find_in_folder(path, beside, passed) if is_folder else [find_regular(path)]
 
 
 def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
     """Return a file again that :func:`find` gave."""
-    if not isinstance(path, Path):
-        return _find_object(path, found)
+    return replace(find_regular(path, found) if isinstance(path, Path) else _find_object(path, found), without=without)
+
+
+def find_regular(path: Path, found: bool = False) -> File:
+    """Return a file on disk."""
     try:
-        return replace(find_regular(path, path.stat(), found), without=without)
+        status = path.stat()
+    except FileNotFoundError:
+        return unreadable(str(path), "no such file", suggest_path(path, "check the path"))
     except OSError as error:
         return unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")
-
-
-def find_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
-    """Return a file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
@@ -282,11 +238,7 @@ _PREVIOUS = compile_later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.
 
 
 def order(names: Sequence[str]) -> list[int]:
-    """Return the places of files in the order to read them: rotated files come before the current one.
-
-    Args:
-        names: of the files, in the order in which they were given; of those that belong together only that changes.
-    """
+    """Return the places of files in the order to read them: rotated files come before the current one."""
     if len(names) == 1:
         return [0]
     places = {name: place for place, name in enumerate(names)}
@@ -335,12 +287,7 @@ def find_in_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterato
 
 
 def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """Yield the files below a folder, without what is hidden; links to folders are not followed.
-
-    Args:
-        folder: to begin with.
-        problems: why folders could not be read; more are added.
-    """
+    """Yield the files below a folder, without what is hidden; links to folders are not followed."""
     for root, folders, names in os.walk(folder, onerror=problems.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (path for name in folders if (path := Path(root, name)).is_symlink())
@@ -348,14 +295,7 @@ def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
 
 
 def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File | None:
-    """Return the file, if it looks like a log or an archive, or is wanted beside it; mostly the name decides.
-
-    Args:
-        folder: that was named.
-        path: of a file below it.
-        beside: decides which files that are not logs are wanted.
-        passed: called with its name and the reason if it is of no use.
-    """
+    """Return the file, if it looks like a log or an archive, or is wanted beside it; mostly the name decides."""
     inside = "/".join(path.parts[len(folder.parts) :])
     if log_detection.is_left_out(inside) and not (beside and log_detection.is_document(inside)):
         passed(str(path), OTHER)
@@ -376,7 +316,7 @@ def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) ->
         return unreadable(str(path), what, "check its mode and owner")
     is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
     if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
-        return find_regular(path, status, found=True)
+        return find_regular(path, found=True)
     passed(str(path), explain_passing(head))
     return None
 

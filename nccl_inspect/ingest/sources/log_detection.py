@@ -14,8 +14,7 @@ _ARCHIVE = compile_later(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
 _PLAUSIBLE = compile_later(
     r"(?:^|[._-])(?:logs?|out|output|err|error|txt|stdout|stderr)(?:[._-]|$)|^(?:nccl|slurm)[._-]|\.[oe]\d+$",
     re.IGNORECASE,
-)
-"""``job.log-20261120``, ``slurm-123_4.out``, ``nccl.HOST.PID``, PBS's ``job.o123``, Open MPI's ``rank.0/stdout``."""
+)  # ``job.log-20261120``, ``slurm-123_4.out``, ``nccl.HOST.PID``, PBS's ``job.o123``, Open MPI's ``rank.0/stdout``
 _OTHER = compile_later(
     r"\.(?:"
     r"bin|pt|pth|ckpt|safetensors|distcp|h5|hdf5|onnx|engine|gguf|np[yz]|pkl|pickle|arrow|parquet|sqlite3?|db|"
@@ -23,8 +22,7 @@ _OTHER = compile_later(
     r"json|csv|xml|sarif|html?|md|rst|ya?ml|toml|ini|ipynb|py|sh|c|cc|h|cu|grammar|lock|pid"
     r")$|^core(?:[.-]\d+.*)?$",
     re.IGNORECASE,
-)
-"""Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
+)  # checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs
 _DOCUMENT = compile_later(r"\.(?:json|ya?ml|xml|pkl|pickle|sh|sbatch)$", re.IGNORECASE)
 _PROGRAM = compile_later(
     r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE
@@ -40,13 +38,11 @@ _REPORT = compile_later(
     |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---
     |(?:host\ +(?:worst\ +)?ok\ |host\ +NIC\ +state|variable\ +value\ |rank\ +state\ )[^\n]*\n---""",
     re.VERBOSE,
-)
-"""How summaries, pictures in text and tables begin that this program has written."""
+)  # how summaries, pictures in text and tables begin that this program has written
 _BEGINS_WITH_NCCL = compile_later(rb"^(?!\S{1,300}:\d+: )[^\s|].{0,300}? NCCL (?:" + ANY + rb") ", re.MULTILINE)
 """A line of NCCL that is not quoted: a report has none, but a job may have gone on to write where one stands."""
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")
-_MAX_CONTROL = 0.05
-"""Share of control characters that torn or truncated text may have; packed data has a tenth."""
+_MAX_CONTROL = 0.05  # share of control characters that torn or truncated text may have; packed data has a tenth
 _TAR_HEAD = 512
 _TAR_MARK = slice(257, 262)
 _ZIP_BEGINNINGS = (b"PK\3\4", b"PK\5\6")
@@ -70,11 +66,10 @@ _MAX_DIGITS = 1000
 
 def natural(path: str) -> list[list[str | int]]:
     """Return a key that sorts as people count: ``rank2`` before ``rank10``."""
-    return [_parts(part) for part in path.split("/")]
-
-
-def _parts(name: str) -> list[str | int]:
-    return [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+    return [
+        [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+        for name in path.split("/")
+    ]
 
 
 def _name(path: str) -> str:
@@ -82,11 +77,7 @@ def _name(path: str) -> str:
 
 
 def is_left_out(path: str) -> bool:
-    """Return whether the name alone says that this is not a log: hidden, core, checkpoint, document.
-
-    Args:
-        path: within the folder or archive.
-    """
+    """Return whether the name alone says that this is not a log: hidden, core, checkpoint, document."""
     return is_hidden(path) or _OTHER.search(_PACKED.sub("", _name(path))) is not None
 
 
@@ -139,12 +130,7 @@ def is_plausible(path: str) -> bool:
 
 
 def is_log(path: str, head: bytes) -> bool:
-    """Return whether this is text with the name of a log, or with an NCCL line in its first bytes whatever its name.
-
-    Args:
-        path: within the folder or archive.
-        head: the first bytes, packed or not.
-    """
+    """Return whether this is text with the name of a log, or with an NCCL line in its first bytes whatever its name."""
     text = unpack_head(head)
     if text is None:  # it cannot be unpacked: say so where a log was to be expected
         return is_plausible(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,8 +20,7 @@ from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.util.records import Frozen, frozen
 
-_SLACK = 4
-"""What is larger than its share by less than the share divided by this stays whole."""
+_SLACK = 4  # what is larger than its share by less than the share divided by this stays whole
 _FIRST = 0.85
 """How much the first process reads, as a part of what each other does: most of what is new comes at the beginning of a
 log, and it puts together what the others found."""
@@ -32,17 +32,12 @@ class Part(Frozen):
 
     name: str
     place: Place | None
-    found: bool = False
-    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+    found: bool = False  # as in :class:`~nccl_inspect.ingest.sources.files.File`
     start: int = 0
-    end: int | None = None
-    """None: up to the end of the file."""
-    size: int = 0
-    """Bytes as stored."""
-    problem: tuple[str, str] | None = None
-    """Why there is nothing to read, and what to do about it."""
-    without: frozenset[str] = frozenset()
-    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+    end: int | None = None  # none: up to the end of the file
+    size: int = 0  # bytes as stored
+    problem: tuple[str, str] | None = None  # why there is nothing to read, and what to do about it
+    without: frozenset[str] = frozenset()  # as in :class:`~nccl_inspect.ingest.sources.files.File`
 
     @property
     def is_whole(self) -> bool:
@@ -51,13 +46,7 @@ class Part(Frozen):
 
 
 def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
-    """Return what each of several processes is to read, in the order of the inputs; nothing where one is to read all.
-
-    Args:
-        inputs: paths, globs, URLs; with anything else there is nothing to share out.
-        jobs: maximum number of processes.
-        smallest: bytes that are worth a process.
-    """
+    """Return what each of several processes is to read, in order of the inputs; nothing where one is to read all."""
     can_be_shared = all(  # any process could open it, or would say why it cannot
         item.place is not None or item.problem is not None
         if isinstance(item, File)
@@ -83,8 +72,11 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
         can_cut = left > room + slack and len(groups) < jobs and _is_plain(file.place)
         while left > room + slack and len(groups) < jobs:
             if room > slack:
-                cut = _find_line_after(file.place, start + room) if can_cut else None
-                if cut is None:
+                data = b""
+                with suppress(StreamError, OSError):
+                    data = _read(file.place, start + room) if can_cut else b""
+                cut = start + room + data.find(b"\n") + 1
+                if not start + room < cut < start + room + len(data):  # no line ends soon, or only the last one
                     break
                 groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
                 left -= cut - start
@@ -103,23 +95,13 @@ def _is_plain(place: Place | None) -> bool:
         head = _read(place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if place is None or streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
+        if place is None or streams.find_encoding(head) or blocks.reader_of(head[:HEAD]):
             return False
         with place.open("rb", 0) as file:
             begin = islice(pieces(file), LOOK_AHEAD // BLOCK + 1)
             return not any(lines.mended for lines in blocks.cut(begin))
     except (StreamError, OSError):
         return False
-
-
-def _find_line_after(place: Place | None, at: int) -> int | None:
-    """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
-    try:
-        data = _read(place, at)
-    except (StreamError, OSError):
-        return None
-    end = data.find(b"\n") + 1
-    return at + end if 0 < end < len(data) else None
 
 
 def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
@@ -131,12 +113,7 @@ def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]:
-    """Yield the sources of a part; one of some lines of a file is read as it is.
-
-    Args:
-        part: to read.
-        progress: called after each piece with its length.
-    """
+    """Yield the sources of a part; one of some lines of a file is read as it is."""
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:

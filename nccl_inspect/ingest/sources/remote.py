@@ -14,8 +14,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import mask_secrets
 
 _WEB = re.compile(r"https?://[^?#]*")
-WHOLE = 4 << 20
-"""Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
+WHOLE = 4 << 20  # bytes up to which an object is fetched by one request: a store answers slowly, and then fast
 _MAX_WORDS = 200
 
 
@@ -93,41 +92,31 @@ def find(url: str) -> list[tuple[Remote, bool]]:
     with _store_errors():
         system.invalidate_cache()
         if any(mark in path for mark in "*?[") and not system.exists(path):
-            objects = _matching(system, path, url)
+            found = {
+                _name_remote(system, name, url): (name, info) for name, info in system.glob(path, detail=True).items()
+            }
         else:
-            info = system.info(path)
-            objects = _below(system, path, url) if info["type"] == "directory" else [(Remote(url, info["size"]), False)]
+            found = {url: (path, system.info(path))}
+        if not found:
+            raise StreamError("no object matches", "check the pattern and the bucket")
+        objects = []
+        for own, (name, info) in found.items():
+            is_folder = info["type"] == "directory"
+            objects += _below(system, name, url) if is_folder else [(Remote(own, info["size"]), False)]
     return sorted(objects, key=lambda entry: log_detection.natural(entry[0].url))
-
-
-def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
-    infos = system.glob(pattern, detail=True)
-    if not infos:
-        raise StreamError("no object matches", "check the pattern and the bucket")
-    objects = []
-    for name, info in infos.items():
-        if info["type"] == "directory":
-            objects += _below(system, name, url)
-        else:
-            objects.append((Remote(_name_remote(system, name, url), info["size"]), False))
-    return objects
 
 
 def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
     infos = system.find(prefix, detail=True)
-    objects = [
-        (Remote(_name_remote(system, name, url), info["size"]), True)
-        for name, info in infos.items()
-        if info["type"] == "file" and _is_wanted(name.removeprefix(prefix).lstrip("/"))
-    ]
+    objects = []
+    for name, info in infos.items():
+        inside = name.removeprefix(prefix).lstrip("/")
+        named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
+        if info["type"] == "file" and named and not log_detection.is_left_out(inside):
+            objects.append((Remote(_name_remote(system, name, url), info["size"]), True))
     if not objects:
         raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
     return objects
-
-
-def _is_wanted(inside: str) -> bool:
-    named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
-    return named and not log_detection.is_left_out(inside)
 
 
 def _name_remote(system: Any, name: str, url: str) -> str:
@@ -154,18 +143,17 @@ def _system(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs  # takes its time to load
     except ImportError:
         raise StreamError("a URL is read with fsspec, which is not installed", "pip install fsspec") from None
-    try:
-        system, path = url_to_fs(url)
-    except ImportError as error:
-        from fsspec.registry import known_implementations
+    with _store_errors():
+        try:
+            system, path = url_to_fs(url)
+        except ImportError as error:
+            from fsspec.registry import known_implementations
 
-        protocol = re.split("::|://", url)[0]
-        package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
-        library = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
-        raise StreamError(_words(error), library) from None
-    except Exception as error:
-        raise _problem(error) from None
-    return system, path
+            protocol = re.split("::|://", url)[0]
+            package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
+            library = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
+            raise StreamError(_words(error), library) from None
+        return system, path
 
 
 @contextmanager
@@ -175,14 +163,10 @@ def _store_errors() -> Iterator[None]:
         yield
     except StreamError:
         raise
+    except FileNotFoundError:
+        raise StreamError("no such object", "check the URL and who may read it") from None
     except Exception as error:
-        raise _problem(error) from None
-
-
-def _problem(error: Exception) -> StreamError:
-    if isinstance(error, FileNotFoundError):
-        return StreamError("no such object", "check the URL and who may read it")
-    return StreamError(_words(error), "check the URL, the network and who may read it")
+        raise StreamError(_words(error), "check the URL, the network and who may read it") from None
 
 
 def _words(error: Exception) -> str:

@@ -12,14 +12,10 @@ from typing import Any, TypeAlias
 
 from nccl_inspect.util.text import encode
 
-BLOCK = 1 << 20
-"""Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
-GROWN = 4 << 20
-"""Bytes of a piece of a large file."""
-_WAIT = 0.1
-"""Seconds for which bytes of a pipe are collected."""
-HEAD = 1 << 16
-"""Number of leading bytes that decide whether something is a log."""
+BLOCK = 1 << 20  # bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there
+GROWN = 4 << 20  # bytes of a piece of a large file
+_WAIT = 0.1  # seconds for which bytes of a pipe are collected
+HEAD = 1 << 16  # number of leading bytes that decide whether something is a log
 
 Pieces: TypeAlias = Iterator[bytes]
 
@@ -125,7 +121,8 @@ def grown(data: Pieces) -> Iterator[list[bytes]]:
     seen = size = 0
     taken: list[bytes] = []
     try:
-        for piece in chain.from_iterable(map(_cut, data)):
+        # In pieces of usual size: a decoder may give many times that at once.
+        for piece in (given[at : at + GROWN] for given in data for at in range(0, len(given), GROWN)):
             seen += len(piece)
             size += len(piece)
             taken.append(piece)
@@ -136,12 +133,6 @@ def grown(data: Pieces) -> Iterator[list[bytes]]:
         yield from filter(None, [taken])
         raise
     yield from filter(None, [taken])
-
-
-def _cut(data: bytes) -> Pieces:
-    """Pieces of usual size: a decoder may give many times that at once."""
-    for begin in range(0, len(data), GROWN):
-        yield data[begin : begin + GROWN] if len(data) > GROWN else data
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:
@@ -162,21 +153,21 @@ _SHARE = 0.9
 def as_utf8(data: Pieces) -> Pieces:
     """Return the same text in UTF-8; bytes of any other encoding stay as they are."""
     head, data = peek(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
-    if head.startswith(codecs.BOM_UTF8):
-        return _skip_bytes(data, len(codecs.BOM_UTF8))
-    name = _utf16(head)
+    name = find_encoding(head)
     if not name:
         return data
+    if name == "utf-8":
+        return _skip_bytes(data, len(codecs.BOM_UTF8))
     return map(str.encode, codecs.iterdecode(_skip_bytes(data, 2 * head.startswith(_MARKS)), name, "replace"))
 
 
-def is_recoded(head: bytes) -> bool:
-    """Return whether a file that begins so is read as other bytes than it has."""
-    return head.startswith(codecs.BOM_UTF8) or bool(_utf16(head))
+def find_encoding(head: bytes) -> str:
+    """Return the encoding of a file that is read as other bytes than it has; empty for all others.
 
-
-def _utf16(head: bytes) -> str:
-    """Return the name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
+    UTF-8 begins with its mark; in UTF-16 every second byte of Latin text is zero.
+    """
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8"
     head = head[2 * head.startswith(_MARKS) : _ENOUGH]
     pairs = len(head) // 2
     if pairs < 4:

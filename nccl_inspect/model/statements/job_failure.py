@@ -35,7 +35,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Return whether a statement shows that the processes of a job have ended."""
-    return event is not None and (engine.has_role(event, "ends-job") or isinstance(event, CollectiveTimeout))
+    return event is not None and ("ends-job" in engine.find_roles(event) or isinstance(event, CollectiveTimeout))
 
 
 def is_shutting_down(event: Event | None) -> bool:
