@@ -25,9 +25,9 @@ from nccl_inspect.report.tables import (
     draw_table,
     grid,
     matrix,
+    matrix_widths,
     pair_table,
     split_matrix,
-    total_width,
     wrap_notes,
 )
 from nccl_inspect.util.text import escape_controls
@@ -154,14 +154,14 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     by = grid(paths, by).by
     whole = matrix(paths, among, by)
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
-    if by == "host" and total_width(whole) > min(width, _READABLE):
+    if by == "host" and sum(matrix_widths(whole)) - 2 > min(width, _READABLE):
         rows, legend = tables.fold_hosts(paths, among, width)
         return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in split_matrix(whole, width)
     ]
-    return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
+    return "\n\n".join([*parts, "\n".join([*whole.notes, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
 def _matrix_csv(matrix: Grid) -> str:
