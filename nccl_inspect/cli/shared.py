@@ -67,30 +67,21 @@ class Output(Frozen):
     target: str
     style: Style
 
-    @classmethod
-    def from_options(cls, output: str, no_color: bool, verbose: bool) -> Output:
-        """Return the output that the options ask for."""
-        return cls(output, choose_style(no_color, output, verbose))
-
     def write(self, text: str) -> None:
-        """Write a report to a file or to standard output.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write a report as :func:`write_lines` does."""
         write_lines(text.removesuffix("\n").split("\n"), self.target)
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Write lines as they come.
-
-        Raises:
-            NcclInspectError: they cannot be written.
-        """
+        """Write lines as :func:`write_lines` does."""
         write_lines(lines, self.target)
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output."""
+    """Write lines as they come, to a file or to standard output.
+
+    Raises:
+        NcclInspectError: they cannot be written.
+    """
     if target not in atomic_files.STDOUT:
         atomic_files.write_lines(target, "-o", lines)
         return
@@ -113,12 +104,7 @@ _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
 def _pack_options(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
-    """Return the command with some of its options packed into one argument.
-
-    Args:
-        pack: makes the argument from the options.
-        parts: names of the options, with defaults for those that the command lacks.
-    """
+    """Return the command with some of its options, which have defaults for commands without them, as one argument."""
 
     @wraps(command)
     def call_with_parts(**options: Any) -> object:
@@ -142,15 +128,14 @@ def inputs(command: _Command) -> _Command:
 
 def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
     """Set the limit for this command and its worker processes."""
-    if value is None:
-        return
-    compression.parse_size(value)
-    before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
-    os.environ[compression.VARIABLE] = value
-    ctx.call_on_close(lambda: os.environ.update(before))
+    if value is not None:
+        compression.parse_size(value)
+        before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
+        os.environ[compression.VARIABLE] = value
+        ctx.call_on_close(lambda: os.environ.update(before))
 
 
-def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_rules(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
@@ -160,23 +145,15 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
     return [CompletionItem(rule.name, help=rule.title) for rule in rules]
 
 
-def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return completions of a machine type, for the shell."""
-    from click.shell_completion import CompletionItem  # only when a shell asks
-
+def _complete_platforms(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
     from nccl_inspect import platforms
 
-    return [CompletionItem(name) for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
-
-
-def rule_or_line(command: _Command) -> _Command:
-    """Add RULE|LINE; shells complete the rules."""
-    return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
+    return [name for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
 
 
 def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that takes rules and may be repeated; shells complete them."""
-    return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=_rule_names, **about)
+    return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=complete_rules, **about)
 
 
 def rule_options(command: _Command) -> _Command:
@@ -208,13 +185,8 @@ def status(job: Job, fail_on: str = "never") -> int:
         return PROCESS.status if job.partial else 0
     from nccl_inspect.judging.engine import SEVERITIES  # a missing log is said before this is loaded
 
-    limit = SEVERITIES.index(fail_on)
-    severities = (
-        *(finding.severity for finding in job.findings),
-        *(standing.severity for standing in job.jobs if standing.severity),
-    )
-    severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
-    return gate(severe or job.verdict == "failed", job)
+    found = {finding.severity for finding in job.findings} | {standing.severity for standing in job.jobs}
+    return gate(job.verdict == "failed" or not found.isdisjoint(SEVERITIES[SEVERITIES.index(fail_on) :]), job)
 
 
 def gate(closed: bool, *jobs: Job) -> int:
@@ -247,7 +219,7 @@ def platform_options(command: _Command) -> _Command:
         click.option(
             "--platform",
             metavar="NAME",
-            shell_complete=_platform_names,
+            shell_complete=_complete_platforms,
             help="Machine type, such as p5.48xlarge, if the log does not name it.",
         ),
         click.option(
@@ -266,11 +238,11 @@ def platform_options(command: _Command) -> _Command:
 
 def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
-    return click.option(name, expose_value=False, callback=_remember, **about)
 
+    def remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
+        ctx.meta[f"{__name__}.{option.name}"] = value
 
-def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    ctx.meta[f"{__name__}.{option.name}"] = value
+    return click.option(name, expose_value=False, callback=remember, **about)
 
 
 def with_settings_file(options: Options) -> Options:
@@ -325,10 +297,12 @@ def target_option(words: str, default: str = "-") -> Callable[[_Command], _Comma
 
 def output_options(command: _Command) -> _Command:
     """Add --output and --no-color; they become the argument ``out``."""
+
+    def make_output(output: str, no_color: bool, verbose: bool) -> Output:
+        return Output(output, choose_style(no_color, output, verbose))
+
     target = target_option("Write to FILE instead of standard output; FILE.gz is compressed.")
-    return color_option(
-        target(_pack_options(command, "out", Output.from_options, output="-", no_color=False, verbose=False))
-    )
+    return color_option(target(_pack_options(command, "out", make_output, output="-", no_color=False, verbose=False)))
 
 
 def append_option(command: _Command) -> _Command:
@@ -399,7 +373,12 @@ def read(
         print_stderr(f"warning: {misfit}")
     problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     print_problems(problems)
-    mention_others(job, tells_runs, tells_jobs)
+    if job.jobs and not tells_jobs:
+        worst = f"the worst of {count(len(job.jobs), 'job')}: {job.name}"
+        print_stderr(f"{worst}; --job selects another, 'summarize' lists all")
+    if job.earlier_runs and not tells_runs:
+        runs = count(len(job.earlier_runs), "earlier run")
+        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
     return job
 
 
@@ -424,23 +403,9 @@ def job_options(command: _Command) -> _Command:
     return job(run(command))
 
 
-def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
-    """Name other jobs and runs of the input on stderr, if the report does not."""
-    if job.jobs and not tells_jobs:
-        print_stderr(
-            f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all"
-        )
-    if job.earlier_runs and not tells_runs:
-        runs = count(len(job.earlier_runs), "earlier run")
-        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
-
-
-_KNOWN_SUFFIXES = frozenset(
-    (
-        *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
-        *("htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
-        *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
-    )
+_KNOWN_SUFFIXES = (
+    *("csv", "tsv", "xls", "xlsx", "ods", "parquet", "htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
+    *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
 )
 """Suffixes that state a file's format: plain text under such a name is a mistake."""
 
@@ -458,9 +423,8 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
             return value
         output = ctx.params.get("output", "-")
         suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
-        others = choices if load and suffix and suffix not in choices else ()
-        own = (choice for choice in others if load and suffix in getattr(load(choice), "SUFFIXES", ()))
-        name = next(own, suffix)
+        others = choices if suffix and suffix not in choices else ()
+        name = next((one for one in others if load and suffix in getattr(load(one), "SUFFIXES", ())), suffix)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
@@ -520,50 +484,40 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
     return decorate
 
 
-_OUTPUT = "output"
-"""The parameter that names the output, in all commands."""
-_LOGS = "logs"
-"""The argument that means standard input if it is empty."""
-_OTHER_COMPRESSIONS = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
+_OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst")
 """Suffixes of other compressions than gzip: what is written to such a file would be no such thing."""
 
 
-def require_known_compression(ctx: click.Context) -> None:
-    """Refuse, before anything is read, a name after ``-o`` that asks for a compression that is not there."""
-    target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
-    if target.suffix.lower() in _OTHER_COMPRESSIONS:
+def check_target(ctx: click.Context) -> str:
+    """Return the file of ``-o``, which is to be written; empty for standard output.
+
+    Raises:
+        NcclInspectError: before anything is read, if it asks for a compression that is not there, or is an input.
+    """
+    target = str(ctx.params["output"])
+    path = PurePath(target)
+    if path.suffix.lower() in _OTHER_COMPRESSIONS:
         raise NcclInspectError(
-            f"{target}: cannot write {target.suffix}, only .gz",
-            f"use -o {target.stem}.gz, or -o {target.stem} and compress that file",
+            f"{target}: cannot write {path.suffix}, only .gz",
+            f"use -o {path.stem}.gz, or -o {path.stem} and compress that file",
         )
-
-
-def require_no_input(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that ``-o`` does not replace an input."""
-    target = ctx.params.get(_OUTPUT, "-")
     if target in atomic_files.STDOUT:
-        return
+        return ""
     try:
         status = Path(target).stat()
     except OSError:  # nothing can be lost
-        return
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        return
-    for parameter in ctx.command.params:
-        if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
+        return target
+    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
+    for parameter in ctx.command.params if is_file or is_folder else ():
+        if parameter.type is not FILE or parameter.name in (None, "output"):
             continue
         value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{__name__}.{parameter.name}"))
         names = value if isinstance(value, list | tuple) else [value]
-        for name in (*filter(None, names), *(["-"] if parameter.name == _LOGS and not names else [])):
+        for name in (*filter(None, names), *(["-"] if parameter.name == "logs" and not names else [])):
             if lost := _find_lost(name, target, status):
-                what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
+                what = "is one of the inputs" if is_file else f"holds one of the inputs, {lost}"
                 raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
-
-
-def find_unwritten(ctx: click.Context) -> str:
-    """Return the file of ``-o``, which is not written yet when a command begins; empty for standard output."""
-    target = str(ctx.params.get(_OUTPUT, "-"))
-    return "" if target in atomic_files.STDOUT else target
+    return target
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:

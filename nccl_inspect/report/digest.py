@@ -120,6 +120,16 @@ def one_line(finding: Finding) -> str:
     return f"{finding.severity.upper()} {finding.rule}: {finding.summary}"
 
 
+def list_parts(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong, where, why, what it costs, and each step of the fix, with labels."""
+    yield "what", finding.summary
+    if finding.where:
+        yield "where", finding.where
+    yield "cause", finding.cause
+    yield "impact", finding.impact
+    yield from (("fix", step) for step in finding.fix)
+
+
 class AlreadyShown:
     """Steps and lines that the report has shown already, so that it does not repeat them."""
 
@@ -396,12 +406,9 @@ def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
 def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     alone = len(failure.processes) == 1
-    gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
-    devices = {process: gpu for process in failure.processes if (gpu := gpus.get(process)) is not None}
-    processes = [
-        f"{host} pid {pid}" + (f" CUDA device {devices[host, pid]}" if (host, pid) in devices else "")
-        for host, pid in failure.processes
-    ]
+    lasts = job.last_lines if not (alone or failure.ranks) else []
+    gpus = {last.process[:2]: "" if last.device is None else f" CUDA device {last.device}" for last in lasts}
+    processes = (f"{host} pid {pid}{gpus.get((host, pid), '')}" for host, pid in failure.processes)
     where = shorten_list(processes, 2) or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
