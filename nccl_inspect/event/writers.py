@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NamedTuple
@@ -80,24 +80,14 @@ def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryI
                 writer.write_table(group)
 
 
-def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO, is_file: bool | None = None) -> None:
     """Write the file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
     from nccl_inspect.event import arrow
 
-    new = ipc.new_file if file.seekable() else ipc.new_stream
+    new = ipc.new_file if (file.seekable() if is_file is None else is_file) else ipc.new_stream
     with new(file, arrow.schema(kinds)) as writer:
-        for batch in arrow.batches(events, kinds):
-            writer.write_batch(batch)
-
-
-def _arrow_stream(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    from pyarrow import ipc
-
-    from nccl_inspect.event import arrow
-
-    with ipc.new_stream(file, arrow.schema(kinds)) as writer:
         for batch in arrow.batches(events, kinds):
             writer.write_batch(batch)
 
@@ -188,7 +178,7 @@ def _json(value: object) -> str:
 FORMATS: dict[str, Format] = {
     "parquet": Format(_parquet, (".parquet", ".pq"), streams=False),
     "arrow": Format(_arrow, (".arrow", ".feather", ".ipc")),
-    "arrow-stream": Format(_arrow_stream, (".arrows",)),
+    "arrow-stream": Format(partial(_arrow, is_file=False), (".arrows",)),
     "csv": Format(_csv, (".csv",), text=True),
     "jsonl": Format(_jsonl, (".jsonl", ".ndjson"), text=True),
 }

@@ -51,12 +51,8 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
         beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
         with PROCESS.undo_with(lambda: beside.unlink(missing_ok=True)):
             try:
-                permissions = 0o666 if mode is None else mode
-
-                def create(name: str, flags: int) -> int:
-                    return os.open(name, flags | os.O_EXCL, permissions)
-
-                with open(beside, "wb", opener=create) as file:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                with os.fdopen(os.open(beside, flags, 0o666 if mode is None else mode), "wb") as file:
                     yield file
                 if mode is None and path.exists():
                     beside.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -141,16 +137,12 @@ class _Lines(io.RawIOBase):
         begin = 0
         while begin < size:
             end = data.rfind(b"\n", begin, begin + _ATOMIC) + 1 or data.find(b"\n", begin) + 1 or size
-            self._put(memoryview(data)[begin:end])
-            begin = end
-
-    def _put(self, line: memoryview) -> None:
-        with PROCESS.finish_line(len(line) > _ATOMIC):
-            while line:
-                try:
-                    line = line[os.write(self._descriptor, line) :]
-                except BlockingIOError:
-                    select.select([], [self._descriptor], [])
+            with PROCESS.finish_line(end - begin > _ATOMIC):
+                while begin < end:
+                    try:
+                        begin += os.write(self._descriptor, memoryview(data)[begin:end])
+                    except BlockingIOError:
+                        select.select([], [self._descriptor], [])
 
 
 def standard_output() -> BinaryIO:

@@ -1,11 +1,12 @@
 """Finds files by where they are: commands, formats, rules and readers exist by having one, and so do settings."""
 
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar, cast
+
+from nccl_inspect.util.grouping import group_values
 
 _Module = TypeVar("_Module")
 
@@ -75,22 +76,16 @@ def _find_similar(path: Path) -> list[Path]:
     """Return files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
-    names = sorted(islice(_names(path.parent), _MOST_NAMES))
+    try:
+        with os.scandir(path.parent) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_NAMES))
+    except OSError:  # no folder, or none that may be read
+        names = []
     same = [name for name in names if name.startswith(f"{path.name}.") or path.name.startswith(f"{name}.")]
-    stems: dict[str, list[str]] = {}
-    for name in names:
-        stems.setdefault(Path(name).stem.lower(), []).append(name)
+    stems = group_values((Path(name).stem.lower(), name) for name in names)
     near = [name for stem in get_close_matches(path.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
     return [path.parent / name for name in same[:3] or get_close_matches(path.name, near, cutoff=_NEAR) or near[:3]]
 
 
 def _exists(path: Path) -> bool:
     return os.access(path, os.F_OK)  # that a folder above may not be read is no error here
-
-
-def _names(folder: Path) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from (entry.name for entry in entries)
-    except OSError:  # no folder, or none that may be read
-        return

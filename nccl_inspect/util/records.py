@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass, replace
 from functools import cache
 from inspect import get_annotations, signature
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -90,37 +90,27 @@ class Record(Slotted):
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-class Pending(Protocol):
-    """Holds how fields are made, by their names: functions in a dict, or an object that has them."""
-
-    def get(self, name: str, /) -> Callable[[], object] | None:
-        """Return what makes a field."""
-
-    def pop(self, name: str, otherwise: None, /) -> object:
-        """Forget what made a field."""
-
-
 class Deferring(Record):
     """Base of dataclasses some of whose fields are made when somebody asks for them."""
 
     __slots__ = ("_pending",)
     if TYPE_CHECKING:
-        _pending: Pending
+        _pending: Any
 
     def defer(self, **fields: Callable[[], object]) -> Self:
         """Make the values of these fields when they are first asked for."""
         return self.defer_to(fields, fields)
 
-    def defer_to(self, made: Pending, names: Iterable[str]) -> Self:
-        """Make the values of some fields when they are first asked for, by what gives a function for each name."""
+    def defer_to(self, made: Any, names: Iterable[str]) -> Self:
+        """Make the values of some fields when they are first asked for.
+
+        Args:
+            made: a dict or what has its ``get`` and ``pop``, with the function for each name.
+        """
         for name in names:
             delattr(self, name)
         self._pending = made
         return self
-
-    def make_fields(self) -> None:
-        """Make the values now that were left for later: what they are made from is about to change."""
-        values(self)
 
     if not TYPE_CHECKING:  # a type checker goes by the fields
 
