@@ -55,18 +55,17 @@ def question(
             if not rows:
                 print_stderr(none)
             shown: Any = rows[:limit]
-            width = shared.output_width(out.target, tables.UNBOUNDED)
+            width, text = shared.output_width(out.target, tables.UNBOUNDED), f"no {noun}"
             if form == "json":
-                out.write(json.dumps([clean(asdict(row)) for row in shown], indent=1))
+                text = json.dumps([clean(asdict(row)) for row in shown], indent=1)
             elif form == "csv":
-                out.write(tables.write_records(field_names(answer.record), [asdict(row) for row in shown]))
-            elif not shown:
-                out.write(f"no {noun}")
-            else:
+                text = tables.write_records(field_names(answer.record), [asdict(row) for row in shown])
+            elif shown:
                 table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
                 if width < tables.UNBOUNDED and len(shown) < len(rows):
-                    table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-                out.write(tables.draw_table(table, width))
+                    table.notes.append(f"{len(shown)} of {count(len(rows), noun)}")
+                text = tables.draw_table(table, width)
+            out.write(text)
             return shared.status(job)
 
         few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
@@ -78,7 +77,6 @@ def question(
 
 
 def _fits_rank(row: Any, fits: Fits) -> bool:
-    """Return whether a row about one rank is about one of the wanted ranks and hosts."""
     return fits([] if row.rank is None else [row.rank], [row.host])
 
 
@@ -99,11 +97,8 @@ def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
 
     A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
     """
-    rows = [
-        row
-        for row in machine_answers.list_hosts(job)
-        if fits(row.ranks, [row.host]) and (not rules or not rules.isdisjoint(row.findings))
-    ]
+    rows = [row for row in machine_answers.list_hosts(job) if fits(row.ranks, [row.host])]
+    rows = [row for row in rows if not rules or not rules.isdisjoint(row.findings)]
     return rows, "no host matches" if job.hosts else "the log names no host"
 
 
@@ -136,11 +131,8 @@ def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     a NIC that is idle at the start of a log may be used later.
     """
     everything = machine_answers.list_nics(job)
-    rows = [
-        row
-        for row in everything
-        if (not states or row.state in states) and fits([*row.ranks, *row.pxn_ranks], [row.host])
-    ]
+    rows = [row for row in everything if fits([*row.ranks, *row.pxn_ranks], [row.host])]
+    rows = [row for row in rows if not states or row.state in states]
     none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
     return rows, none if everything else _NO_NIC
 

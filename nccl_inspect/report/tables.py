@@ -349,7 +349,8 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)
-    return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
+    table.notes.extend([] if is_global else [OWN_RANKS])
+    return table
 
 
 OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
