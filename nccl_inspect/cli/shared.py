@@ -103,27 +103,29 @@ _MAX_PROBLEMS = 20
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
-def _pack_options(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
-    """Return the command with some of its options, which have defaults for commands without them, as one argument."""
+def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds several options, in their order."""
 
-    @wraps(command)
-    def call_with_parts(**options: Any) -> object:
-        own = {name: options.pop(name, default) for name, default in parts.items()}
-        return command(**options, **{into: pack(**own)})
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-    return cast(_Command, call_with_parts)
+    return add
 
 
-def inputs(command: _Command) -> _Command:
-    """Add LOG… and --max-unpacked."""
-    limit = click.option(
-        "--max-unpacked",
-        metavar="SIZE",
-        expose_value=False,
-        callback=_limit,
-        help="Limit on decompressed size, such as 200G. Default: 64G, and 2,000 times the compressed size.",
-    )
-    return limit(click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command))
+def _packed(into: str, pack: Callable[..., object], **parts: object) -> Callable[[_Command], _Command]:
+    """Return a decorator that makes one argument of options, which have defaults for commands without them."""
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def call_with_parts(**options: Any) -> object:
+            own = {name: options.pop(name, default) for name, default in parts.items()}
+            return command(**options, **{into: pack(**own)})
+
+        return cast(_Command, call_with_parts)
+
+    return decorate
 
 
 def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
@@ -133,6 +135,18 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
         before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
         os.environ[compression.VARIABLE] = value
         ctx.call_on_close(lambda: os.environ.update(before))
+
+
+inputs = _together(
+    click.option(
+        "--max-unpacked",
+        metavar="SIZE",
+        expose_value=False,
+        callback=_limit,
+        help="Limit on decompressed size, such as 200G. Default: 64G, and 2,000 times the compressed size.",
+    ),
+    click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE),
+)
 
 
 def complete_rules(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -156,27 +170,22 @@ def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], 
     return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=complete_rules, **about)
 
 
-def rule_options(command: _Command) -> _Command:
-    """Add --select and --ignore."""
-    select = rules_option("--select", help="Run only these rules: name, glob or category. May be repeated.")
-    return select(rules_option("--ignore", help="Skip these rules. May be repeated.")(command))
+rule_options = _together(
+    rules_option("--select", help="Run only these rules: name, glob or category. May be repeated."),
+    rules_option("--ignore", help="Skip these rules. May be repeated."),
+)
 
 
 def fail_on_option(words: str) -> Callable[[_Command], _Command]:
     """Add --fail-on."""
-    return click.option(
-        "--fail-on",
-        type=click.Choice(("error", "warning", "info", "never")),
-        default="never",
-        show_default=True,
-        help=words,
-    )
+    levels = click.Choice(("error", "warning", "info", "never"))
+    return click.option("--fail-on", type=levels, default="never", show_default=True, help=words)
 
 
-def gate_options(command: _Command) -> _Command:
-    """Add --fail-on, --select and --ignore."""
-    words = "Exit with status 1 if there is a finding of this severity or higher, or the job failed."
-    return fail_on_option(words)(rule_options(command))
+gate_options = _together(
+    fail_on_option("Exit with status 1 if there is a finding of this severity or higher, or the job failed."),
+    rule_options,
+)
 
 
 def status(job: Job, fail_on: str = "never") -> int:
@@ -200,42 +209,6 @@ def gate(closed: bool, *jobs: Job) -> int:
     return 1 if closed else NoInputError.exit_code if unread else 0
 
 
-def platform_options(command: _Command) -> _Command:
-    """Add --platform, --topology, --config and --no-config (:func:`with_settings_file`).
-
-    Together with the options for rules they become the argument ``options``.
-    """
-    command = _pack_options(
-        command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
-    )
-    for option in (
-        _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
-        _remembered_option(
-            "--config",
-            metavar="FILE",
-            type=FILE,
-            help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
-        ),
-        click.option(
-            "--platform",
-            metavar="NAME",
-            shell_complete=_complete_platforms,
-            help="Machine type, such as p5.48xlarge, if the log does not name it.",
-        ),
-        click.option(
-            "--topology",
-            "topologies",
-            multiple=True,
-            metavar="FILE",
-            type=FILE,
-            help="Topology file: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
-            "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
 
@@ -243,6 +216,34 @@ def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command
         ctx.meta[f"{__name__}.{option.name}"] = value
 
     return click.option(name, expose_value=False, callback=remember, **about)
+
+
+platform_options = _together(
+    click.option(
+        "--topology",
+        "topologies",
+        multiple=True,
+        metavar="FILE",
+        type=FILE,
+        help="Topology file: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
+        "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
+    ),
+    click.option(
+        "--platform",
+        metavar="NAME",
+        shell_complete=_complete_platforms,
+        help="Machine type, such as p5.48xlarge, if the log does not name it.",
+    ),
+    _remembered_option(
+        "--config",
+        metavar="FILE",
+        type=FILE,
+        help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
+    ),
+    _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
+    _packed("options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None),
+)
+"""Those for settings: :func:`with_settings_file`. The others become, with those for rules, the argument ``options``."""
 
 
 def with_settings_file(options: Options) -> Options:
@@ -264,30 +265,39 @@ def with_settings_file(options: Options) -> Options:
     return configuration.complete_options(options, path)
 
 
-def read_options(command: _Command) -> _Command:
-    """Add the options for reading and judging a job."""
-    jobs = _remembered_option(
+job_options = _together(
+    click.option(
+        "--job",
+        metavar="N|NAME",
+        help="Judge this job of an input that holds several: number or name in the table of summarize. "
+        "Default: the worst.",
+    ),
+    click.option(
+        "--run",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
+    ),
+)
+"""They become part of the argument ``options``."""
+read_options = _together(
+    _remembered_option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
-    )
-    progress = _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS)
-    return jobs(progress(job_options(platform_options(command))))
-
-
-def progress_option(command: _Command) -> _Command:
-    """Add --progress for a command that reads in its own way."""
-    return click.option("--progress/--no-progress", default=None, help=_PROGRESS)(command)
-
-
-def color_option(command: _Command) -> _Command:
-    """Add --no-color."""
-    return click.option(
-        "--no-color",
-        is_flag=True,
-        help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
-    )(command)
+    ),
+    _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS),
+    job_options,
+    platform_options,
+)
+progress_option = click.option("--progress/--no-progress", default=None, help=_PROGRESS)
+"""For a command that reads in its own way."""
+color_option = click.option(
+    "--no-color",
+    is_flag=True,
+    help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
+)
 
 
 def target_option(words: str, default: str = "-") -> Callable[[_Command], _Command]:
@@ -295,20 +305,22 @@ def target_option(words: str, default: str = "-") -> Callable[[_Command], _Comma
     return click.option("-o", "--output", metavar="FILE", type=FILE, default=default, is_eager=True, help=words)
 
 
-def output_options(command: _Command) -> _Command:
-    """Add --output and --no-color; they become the argument ``out``."""
-
-    def make_output(output: str, no_color: bool, verbose: bool) -> Output:
-        return Output(output, choose_style(no_color, output, verbose))
-
-    target = target_option("Write to FILE instead of standard output; FILE.gz is compressed.")
-    return color_option(target(_pack_options(command, "out", make_output, output="-", no_color=False, verbose=False)))
+def _make_output(output: str, no_color: bool, verbose: bool) -> Output:
+    return Output(output, choose_style(no_color, output, verbose))
 
 
-def append_option(command: _Command) -> _Command:
-    """Add --store to a command that follows a job to its end."""
-    words = "When the job is over, append it to this store of 'nccl-inspect fleet'."
-    return click.option("--store", metavar="DIR|URL", type=FILE, default="", help=words)(command)
+output_options = _together(
+    color_option,
+    target_option("Write to FILE instead of standard output; FILE.gz is compressed."),
+    _packed("out", _make_output, output="-", no_color=False, verbose=False),
+)
+append_option = click.option(
+    "--store",
+    metavar="DIR|URL",
+    type=FILE,
+    default="",
+    help="When the job is over, append it to this store of 'nccl-inspect fleet'.",
+)
 
 
 def verbose_option(words: str) -> Callable[[_Command], _Command]:
@@ -390,19 +402,6 @@ def print_problems(problems: Sequence[str]) -> None:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
 
 
-def job_options(command: _Command) -> _Command:
-    """Add --job and --run; they become part of the argument ``options``."""
-    words = "Judge run N of a restarted job; 1 is the first. Default: the latest."
-    run = click.option("--run", type=click.IntRange(1), metavar="N", help=words)
-    job = click.option(
-        "--job",
-        metavar="N|NAME",
-        help="Judge this job of an input that holds several: number or name in the table of summarize. "
-        "Default: the worst.",
-    )
-    return job(run(command))
-
-
 _KNOWN_SUFFIXES = (
     *("csv", "tsv", "xls", "xlsx", "ods", "parquet", "htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
     *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
@@ -468,20 +467,18 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
         of_ranks: help of --rank: ``Only paths from or to these ranks``.
     """
 
-    def decorate(command: _Command) -> _Command:
-        @wraps(command)
-        def call_with_parts(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
-            from nccl_inspect.answers import selection
+    named = f"{on_hosts}: name, glob or node-[01-16]."
+    return _together(
+        click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8."),
+        click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named),
+        _packed("places", _make_places, wanted_ranks=(), wanted_hosts=()),
+    )
 
-            places = selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
-            return command(**options, places=places)
 
-        named = f"{on_hosts}: name, glob or node-[01-16]."
-        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
-        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
-        return rank(host(cast(_Command, call_with_parts)))
+def _make_places(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...]) -> object:
+    from nccl_inspect.answers import selection
 
-    return decorate
+    return selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
 
 
 _OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst")
