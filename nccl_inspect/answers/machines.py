@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
+from operator import itemgetter
 from typing import Any
 
 from nccl_inspect import bandwidth
@@ -13,7 +14,7 @@ from nccl_inspect.answers import Answer, Column, name_line
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.inventory import Host, LastLine
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
@@ -302,13 +303,13 @@ def list_hosts(job: Job) -> list[HostRow]:
     in_order = sorted(job.findings, key=lambda finding: -_WEIGHTS[finding.severity])
     places = [(finding, set(finding.ranks), set(finding.hosts)) for finding in in_order]
 
-    def row(host: Host) -> tuple[HostRow, int]:
-        """Return a host, and how many findings blame it: its name is the culprit, or only ranks of it are named."""
+    rows = []
+    for host in job.hosts:
         about = [(f, ranks) for f, ranks, named in places if host.name in named or not ranks.isdisjoint(host.ranks)]
         is_culprit = (("host", host.name) in ((one.kind, one.name) for one in f.culprits) for f, _ in about)
         is_alone = (bool(ranks and ranks.issubset(host.ranks)) for _, ranks in about)
         last = find_last(lines.get(host.name, []))
-        return HostRow(
+        row = HostRow(
             host=host.name,
             severity=about[0][0].severity if about else None,
             paths_ok=verdicts[host.name, "ok"],
@@ -322,13 +323,11 @@ def list_hosts(job: Job) -> list[HostRow]:
             nccl_versions=sorted(nccl.get(host.name, ())),
             cuda_versions=sorted(drivers.get(host.name, ())),
             **place_last(last),
-        ), sum(map(max, is_culprit, is_alone))
-
-    def rank_badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
-        row, blamed = entry
-        return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
-
-    return [row for row, _ in sorted(map(row, job.hosts), key=rank_badness, reverse=True)]
+        )
+        blamed = sum(map(max, is_culprit, is_alone))  # its name is the culprit, or only ranks of it are named
+        weight = _WEIGHTS.get(row.severity or "", 0)
+        rows.append(((weight, blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown), row))
+    return [row for _, row in sorted(rows, key=itemgetter(0), reverse=True)]
 
 
 @frozen

@@ -28,11 +28,8 @@ class Error(NamedTuple):
     notice: Notice
     line: Evidence | None
     """None if many processes report the same: only the first lines are kept."""
-
-    @property
-    def is_echo(self) -> bool:
-        """Return whether it only reports a failure elsewhere."""
-        return not is_error(self.notice)
+    is_echo: bool
+    """Whether it only reports a failure elsewhere."""
 
 
 def _find_first_errors(job: Job) -> dict[Process, Error]:
@@ -42,7 +39,7 @@ def _find_first_errors(job: Job) -> dict[Process, Error]:
         tone = getattr(notice.event, "tone", "info")
         if (is_error(notice) and not is_survived(notice, job)) or tone == "echo":
             for process, line in zip_longest(notice.processes, notice.evidence[: len(notice.processes)]):
-                errors.setdefault(process, Error(notice, line))
+                errors.setdefault(process, Error(notice, line, not is_error(notice)))
     return errors
 
 

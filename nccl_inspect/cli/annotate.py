@@ -80,7 +80,6 @@ class _Margin:
         """Whether there was a line of NCCL, or one related to it."""
 
     def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
-        """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
         clean = envelopes.clean_lines(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])

@@ -302,12 +302,7 @@ Examples:
 @shared.read_options
 @shared.output_options
 def traffic(
-    logs: tuple[str, ...],
-    names: tuple[str, ...],
-    by: str,
-    form: str,
-    options: reading.Options,
-    out: shared.Output,
+    logs: tuple[str, ...], names: tuple[str, ...], by: str, form: str, options: reading.Options, out: shared.Output
 ) -> int:
     """Show collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 

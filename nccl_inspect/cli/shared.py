@@ -86,7 +86,10 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         atomic_files.write_lines(target, "-o", lines)
         return
     try:
-        atomic_files.write_to_stdout(lines)
+        stream, encoding, errors = atomic_files.standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
+        for line in lines:
+            stream.write(f"{line}\n".encode(encoding, errors))
+        stream.flush()
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:

@@ -17,7 +17,7 @@ from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_value
 from nccl_inspect.util.atomic_files import strip_compression
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _REMEMBERED = 1 << 11
 """Texts that were written and are still known, of each kind."""
 _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
@@ -103,7 +103,9 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
     def write_fields(event: Event) -> str:
         cells = blank.copy()
         for name, value in list_fields(event).items():
-            cells[places[name]] = _cell(name, value)
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            cells[places[name]] = _json(_name_values(name, value)) if isinstance(value, list | tuple) else value
         return _row(cells)
 
     file.write(f"{_row(names)}\n".encode())
@@ -115,14 +117,6 @@ def _row(cells: Iterable[object]) -> str:
     row = io.StringIO()
     csv.writer(row, lineterminator="\n").writerow(cells)
     return row.getvalue()[:-1]
-
-
-def _cell(name: str, value: Any) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return _json(_name_values(name, value))
-    return value
 
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
@@ -169,10 +163,6 @@ def _lines(
 
 def _name_values(name: str, value: Any) -> Any:
     return dict(value) if name == "values" else value
-
-
-def _json(value: object) -> str:
-    return _ENCODER.encode(value)
 
 
 FORMATS: dict[str, Format] = {

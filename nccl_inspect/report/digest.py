@@ -323,7 +323,6 @@ def _path_summary(job: Job) -> str:
 
 
 def _count_unjudged(job: Job) -> int:
-    """Return how many paths could not be judged by this log."""
     return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
 
 

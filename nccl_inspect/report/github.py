@@ -70,7 +70,6 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
 
 
 def _data(text: str) -> str:
-    """Return the text after the second ``::``."""
     return escape_controls_in_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 

@@ -76,41 +76,34 @@ class Once:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self.values: list[Any] = []
 
     def number(self, value: Any) -> int:
         """Return the number of a value."""
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
+        return self._numbers.setdefault(json.dumps(value), len(self._numbers))
+
+    def values(self) -> list[Any]:
+        """Return all values."""
+        return list(map(json.loads, self._numbers))
 
 
 class Texts:
     """Texts that differ mostly in their numbers: the words of each kind once, the numbers as columns."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, ...], int] = {}
-        self._rows: list[list[tuple[int, ...]]] = []
+        self._kinds: dict[tuple[str, ...], tuple[int, list[tuple[int, ...]]]] = {}
         self._order: list[int] = []
 
     def append(self, text: str) -> None:
         """Add a text."""
         parts = _NUMBER.split(text)
-        kind = self._kinds.setdefault(tuple(parts[::2]), len(self._kinds))
-        if kind == len(self._rows):
-            self._rows.append([])
-        self._rows[kind].append(tuple(map(int, parts[1::2])))
+        kind, rows = self._kinds.setdefault(tuple(parts[::2]), (len(self._kinds), []))
+        rows.append(tuple(map(int, parts[1::2])))
         self._order.append(kind)
 
     def document(self) -> dict[str, Any]:
         """Return the kind of each text in their order, and of each kind its words and its columns of numbers."""
-        kinds = zip(self._kinds, self._rows, strict=True)
-        return {
-            "order": pack_numbers(self._order),
-            "kinds": [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, rows in kinds],
-        }
+        kinds = [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, (_, rows) in self._kinds.items()]
+        return {"order": pack_numbers(self._order), "kinds": kinds}
 
 
 def pack_numbers(numbers: Iterable[int]) -> str:
@@ -164,9 +157,9 @@ def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
         "paths": dict(zip(("src", "dst", "kind", "source", "line"), map(pack_numbers, columns), strict=False)),
         "heads": heads.document(),
         "messages": messages.document(),
-        "kinds": kinds.values,
-        "kindComms": names_of_comms.values,
-        "sources": sources.values,
+        "kinds": kinds.values(),
+        "kindComms": names_of_comms.values(),
+        "sources": sources.values(),
     }
 
 
@@ -210,7 +203,7 @@ def _comm(view: View) -> dict[str, Any]:
         "trees": [
             {"channels": channel_words(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees
         ],
-        "ways": ways.values,
+        "ways": ways.values(),
         "edges": _columns(edges, 3),
     }
 
@@ -340,7 +333,6 @@ def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
 
 
 def _describe_condition(source: SourceInfo) -> str:
-    """Return the condition of a source, in a few words."""
     if source.problem:
         return "not read to its end"
     lines = (source.damaged_lines, source.unrecognised_lines, source.repaired_lines)
@@ -465,7 +457,6 @@ def page_look(verdict: str) -> dict[str, Any]:
 
 
 def _hash(text: str) -> str:
-    """Return how a policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

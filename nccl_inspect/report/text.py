@@ -252,7 +252,6 @@ def _quote(label: str, place: str, quoted: str, style: Style) -> list[str]:
 
 
 def _narrow_quote(text: str, style: Style, indent: int) -> list[str]:
-    """Return the first lines of a quoted line."""
     first, rest = (lines := block("", text, style, indent, hang=0))[: _NARROW_QUOTE - 1], lines[_NARROW_QUOTE - 1 :]
     return [*first, cut(f"{rest[0]}…", max(style.width, 40))] if len(rest) > 1 else lines
 

@@ -153,11 +153,3 @@ def standard_output() -> BinaryIO:
         return cast(BinaryIO, _Lines(sys.stdout.fileno()))
     except (OSError, ValueError):  # something that only looks like a file
         return sys.stdout.buffer
-
-
-def write_to_stdout(lines: Iterable[str]) -> None:
-    """Write lines of text as they come."""
-    stream, encoding, errors = standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
-    for line in lines:
-        stream.write(f"{line}\n".encode(encoding, errors))
-    stream.flush()

@@ -44,13 +44,10 @@ class Package(Generic[_Module]):
 
     def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
         self._name, self._file, self._parts, self._first = name, file, parts, first
-        self._found: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all modules, in order."""
-        if not self._found:
-            self._found = tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
-        return self._found
+        return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
 
     def load(self, name: str) -> _Module:
         """Return the module of that name."""

@@ -71,7 +71,6 @@ def _parts(numbers: Iterable[int]) -> list[range]:
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
-    """Return neighbouring numbers as ranges."""
     ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
     borders = [0, *ends, len(ordered)] if ordered else []
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
