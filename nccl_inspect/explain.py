@@ -77,11 +77,7 @@ def rule_page(text: str) -> str | None:
 
 
 def line(text: str) -> Explanation:
-    """Return what a line means, or the known line that contains the text or is closest to it.
-
-    Raises:
-        NcclInspectError: there is no such line.
-    """
+    """Return what a line means, or the known line that contains the text or is closest to it; an error if none is."""
     sense = meaning.explain_line(text, engine.load_grammar())
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
@@ -108,11 +104,7 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _explain_nearest(text: str) -> Explanation:
-    """Return what the known line means that contains the text, or differs from it in a few words.
-
-    Raises:
-        NcclInspectError: there is no such line.
-    """
+    """Return what the known line means that contains the text, or differs from it in a few words."""
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:

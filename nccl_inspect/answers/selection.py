@@ -34,11 +34,7 @@ class PlaceFilter(NamedTuple):
     hosts: tuple[str, ...]
 
     def make_test(self, job: Job) -> Fits:
-        """Return a test whether ranks and hosts match: one of each that is named.
-
-        Raises:
-            NcclInspectError: the log has none of them.
-        """
+        """Return a test whether ranks and hosts match: one of each that is named."""
         require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *job.paths.ends()})
         hosts = set(match_names("host", self.hosts, [host.name for host in job.hosts]))
 
@@ -60,11 +56,7 @@ class PathFilter(NamedTuple):
     """Names of rules: only paths that their findings are about."""
 
     def select(self, job: Job) -> Selection:
-        """Return the selected paths of a job.
-
-        Raises:
-            NcclInspectError: the log has none of the ranks, hosts or transports that are named.
-        """
+        """Return the selected paths of a job."""
         fits = self.places.make_test(job)
         details = _match_transports(self.transports, job.paths)
         paths = job.paths.where(
@@ -101,11 +93,7 @@ def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
 
 
 def match_rules(patterns: Sequence[str]) -> set[str]:
-    """Return the names of the rules that match patterns; empty without patterns.
-
-    Raises:
-        NcclInspectError: a pattern matches no rule.
-    """
+    """Return the names of the rules that match patterns; empty without patterns."""
     return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
 
 
@@ -166,9 +154,5 @@ def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
 
 
 def match_communicators(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    """Return the names of the communicators that an option selects.
-
-    Raises:
-        NcclInspectError: a pattern matches none.
-    """
+    """Return the names of the communicators that an option selects."""
     return match_names("communicator", patterns, (comm.id for comm in job.communicators))

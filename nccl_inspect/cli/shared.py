@@ -77,11 +77,7 @@ class Output(Frozen):
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output.
-
-    Raises:
-        NcclInspectError: they cannot be written.
-    """
+    """Write lines as they come, to a file or to standard output."""
     if target not in atomic_files.STDOUT:
         atomic_files.write_lines(target, "-o", lines)
         return
@@ -250,11 +246,7 @@ platform_options = _together(
 
 
 def with_settings_file(options: Options) -> Options:
-    """Return the options of the current command, completed by the settings file, which is named on stderr.
-
-    Raises:
-        NcclInspectError: the file is invalid.
-    """
+    """Return the options of the current command, completed by the settings file, which is named on stderr."""
     meta = click.get_current_context().meta
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
     if named and unwanted:

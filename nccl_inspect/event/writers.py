@@ -143,10 +143,7 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield a line for each event: what lines have alike is written once, and all but the number of the line mostly is.
 
-    Args:
-        begun: writes the kind of an event and its source, up to the number of the line.
-        placed: writes who printed it, and when: what is known of its place behind that number.
-        stated: writes what an event states.
+    The parts of a line are: kind and source, up to the number of the line; who printed it, and when; what it states.
     """
     write_begin = lru_cache(_REMEMBERED)(lambda kind, source: begun(kind, plain_value("source", source)))
     write_fields = lru_cache(_REMEMBERED)(stated)

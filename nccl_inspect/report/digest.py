@@ -182,7 +182,6 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
-_ALONE = "one rank, which needs no path to another, and ended in order"
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
 _COMMAND = "command-failed"
 """The rule for a command that failed whatever NCCL shows."""
@@ -274,15 +273,14 @@ def describe_subject(finding: Finding) -> str:
 
 def reason(job: Job) -> str:
     """Return the reason for the verdict, in one sentence."""
-    leads, notice = _list_leads(job), find_unexplained(job)
+    leads, notice, (paths, unjudged) = _list_leads(job), find_unexplained(job), _summarize_paths(job)
     message = cut(notice.message, _MAX_MESSAGE) if notice else ""
     if job.verdict == "failed" and not _explain(leads, job) and notice:
         return f"{_MEANING['failed']}; the log says: {message}"
     if job.verdict == "failed" and not (_explain(leads, job) or any(finding.fatal for finding in job.findings)):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
-        lead, paths = leads[0], _path_summary(job)
-        text = lead.summary
+        lead, text = leads[0], leads[0].summary
         if job.verdict == "failed" and "rank" not in text and 0 < len(lead.ranks) <= _MAX_NAMED:
             text += f" ({ranks_word(lead.ranks)})"
         if lead.rule == _COMMAND and not job.unexplained and paths == _MEANING["ok"]:
@@ -297,44 +295,37 @@ def reason(job: Job) -> str:
         return "interrupted before the log was judged"
     if job.verdict == "unknown" and notice:
         return f"an error that no rule explains: {message}"
-    if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:
+    if job.verdict == "unknown" and job.excerpt and job.paths and paths == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := _describe_gap(job, _path_summary(job) == _MEANING["ok"])):
+    if job.verdict == "unknown" and (lacking := _describe_gap(job, paths == _MEANING["ok"])):
         return lacking
-    if job.verdict == "unknown" and (job.left_out or _count_unjudged(job)):
-        unjudged, left_out = _count_unjudged(job), _describe_left_out(job)
-        return "; ".join([*left_out, *([f"{_count_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+    if job.verdict == "unknown" and unjudged:
+        return "; ".join(unjudged)
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
-    return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
+    return paths if job.verdict == "ok" else _MEANING[job.verdict]
 
 
-def _path_summary(job: Job) -> str:
-    if left_out := _describe_left_out(job):
-        return left_out[0]
-    if job.verdict == "ok" and not job.paths:
-        return _ALONE
-    if _count_unjudged(job) or not job.paths:
-        return _MEANING["unknown"]
-    worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
-    if worse:
-        return f"{_count_of_all(worse, job)} could be better; your settings lower this to info"
-    return _MEANING["ok"]
-
-
-def _count_unjudged(job: Job) -> int:
-    return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
-
-
-def _describe_left_out(job: Job) -> list[str]:
-    """Return a sentence if deselected rules have findings; the findings themselves are not shown."""
+def _summarize_paths(job: Job) -> tuple[str, list[str]]:
+    """Return how good the paths are, and what is not judged: findings of rules that are left out are not shown."""
+    of_all, verdicts, unjudged = f"of {count(len(job.paths), 'path')}", Counter[str](), []
+    for kind, number in job.paths.count_kinds():
+        verdicts[kind.verdict] += number
     if job.withheld:
-        return [f"{_count_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
-    return ["a rule that is left out has findings"] if job.left_out else []
-
-
-def _count_of_all(number: int, job: Job) -> str:
-    return f"{number} of {count(len(job.paths), 'path')}"
+        unjudged = [f"{job.withheld} {of_all} not judged: a rule that is left out has findings there"]
+    elif job.left_out:
+        unjudged = ["a rule that is left out has findings"]
+    unknown = verdicts["unknown"] - job.withheld
+    summary = _MEANING["ok"]
+    if unjudged:
+        summary = unjudged[0]
+    elif job.verdict == "ok" and not job.paths:
+        summary = "one rank, which needs no path to another, and ended in order"
+    elif unknown or not job.paths:
+        summary = _MEANING["unknown"]
+    elif verdicts["fallback"]:
+        summary = f"{verdicts['fallback']} {of_all} could be better; your settings lower this to info"
+    return summary, [*unjudged, *([f"{unknown} {of_all} could not be judged"] if unknown else [])]
 
 
 def list_facts(job: Job) -> Iterator[tuple[str, str]]:

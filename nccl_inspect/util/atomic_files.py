@@ -68,11 +68,7 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
 
 @contextmanager
 def open_compressed(target: str, option: str) -> Iterator[BinaryIO]:
-    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text.
-
-    Raises:
-        NcclInspectError: it cannot be written.
-    """
+    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text."""
     with open_replacement(target, option) as file:
         if strip_compression(target) == target:
             yield file
@@ -89,11 +85,7 @@ def strip_compression(name: str) -> str:
 
 
 def write_lines(target: str, option: str, text: Iterable[str]) -> None:
-    """Write lines to a file, compressed if its name says so.
-
-    Raises:
-        NcclInspectError: it cannot be written.
-    """
+    """Write lines to a file, compressed if its name says so."""
     with open_compressed(target, option) as file:
         file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
 

@@ -37,9 +37,7 @@ def modules(package_file: str, *parts: str) -> list[str]:
 class Package(Generic[_Module]):
     """The modules of a package that do the same for different things, found by their files, loaded when they are used.
 
-    Args:
-        parts: modules that are shared by the others and none of them.
-        first: the module to name first, such as that of the default format.
+    The first one is that of the default; parts are as for :func:`modules`.
     """
 
     def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
@@ -55,11 +53,7 @@ class Package(Generic[_Module]):
 
 
 def suggest_path(path: Path, otherwise: str) -> str:
-    """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any.
-
-    Args:
-        otherwise: what to do where nothing is similar.
-    """
+    """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any."""
     if _exists(path):
         return otherwise
     place, rest = path, Path()
