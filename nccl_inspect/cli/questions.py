@@ -30,9 +30,7 @@ Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
 
 
-def question(
-    answer: Answer, noun: str, *, tells_logs: bool = False
-) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
+def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
@@ -51,7 +49,7 @@ def question(
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
-            rows, none = rows_of(job, places.make_test(job), **own, **({"logs": logs} if tells_logs else {}))
+            rows, none = rows_of(job, places.make_test(job), **own)
             if not rows:
                 print_stderr(none)
             shown: Any = rows[:limit]
@@ -68,10 +66,14 @@ def question(
             out.write(text)
             return shared.status(job)
 
-        few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
-        among = shared.rank_and_host_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts")
-        written = shared.format_option(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
-        return shared.inputs(among(few(written)))
+        return shared.together(
+            shared.inputs,
+            shared.rank_and_host_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts"),
+            click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s."),
+            shared.format_option(("table", "csv", "json")),
+            shared.read_options,
+            shared.output_options,
+        )(command)
 
     return decorate
 
@@ -262,7 +264,7 @@ _NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=
 
 
 @click.command(epilog=_MEMORY, short_help="List what NCCL allocated, by rank, communicator and kind.")
-@question(rank_answers.MEMORY, "row", tells_logs=True)
+@question(rank_answers.MEMORY, "row")
 @click.option(
     "--memory",
     "memories",
@@ -271,16 +273,17 @@ _NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=
     metavar="WHERE",
     help="Only memory of GPU or of host. May be repeated.",
 )
-def memory(job: Job, fits: Fits, memories: tuple[str, ...], logs: tuple[str, ...]) -> Answered:
+def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
     """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
 
     Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
     thread allocated between the first and the last line of its initialisation. The logs are read twice, so standard
     input cannot be used.
     """
-    if shared.inputs_or_stdin(logs) == ["-"]:
+    logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
+    if logs == ["-"]:
         raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
-    everything = rank_answers.list_memory(job, EventStream(list(logs)).with_places())
+    everything = rank_answers.list_memory(job, EventStream(logs).with_places())
     rows = [row for row in everything if (not memories or row.memory in memories) and _fits_rank(row, fits)]
     return rows, "no allocation matches" if everything else _NO_ALLOCATION
 

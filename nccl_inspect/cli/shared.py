@@ -102,7 +102,7 @@ _MAX_PROBLEMS = 20
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
-def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """Return a decorator that adds several options, in their order."""
 
     def add(command: _Command) -> _Command:
@@ -136,7 +136,7 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
         ctx.call_on_close(lambda: os.environ.update(before))
 
 
-inputs = _together(
+inputs = together(
     click.option(
         "--max-unpacked",
         metavar="SIZE",
@@ -169,7 +169,7 @@ def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], 
     return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=complete_rules, **about)
 
 
-rule_options = _together(
+rule_options = together(
     rules_option("--select", help="Run only these rules: name, glob or category. May be repeated."),
     rules_option("--ignore", help="Skip these rules. May be repeated."),
 )
@@ -181,7 +181,7 @@ def fail_on_option(words: str) -> Callable[[_Command], _Command]:
     return click.option("--fail-on", type=levels, default="never", show_default=True, help=words)
 
 
-gate_options = _together(
+gate_options = together(
     fail_on_option("Exit with status 1 if there is a finding of this severity or higher, or the job failed."),
     rule_options,
 )
@@ -217,7 +217,7 @@ def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command
     return click.option(name, expose_value=False, callback=remember, **about)
 
 
-platform_options = _together(
+platform_options = together(
     click.option(
         "--topology",
         "topologies",
@@ -260,7 +260,7 @@ def with_settings_file(options: Options) -> Options:
     return configuration.complete_options(options, path)
 
 
-job_options = _together(
+job_options = together(
     click.option(
         "--job",
         metavar="N|NAME",
@@ -275,7 +275,7 @@ job_options = _together(
     ),
 )
 """They become part of the argument ``options``."""
-read_options = _together(
+read_options = together(
     _remembered_option(
         "--jobs",
         type=click.IntRange(1),
@@ -304,7 +304,7 @@ def _make_output(output: str, no_color: bool, verbose: bool) -> Output:
     return Output(output, choose_style(no_color, output, verbose))
 
 
-output_options = _together(
+output_options = together(
     color_option,
     target_option("Write to FILE instead of standard output; FILE.gz is compressed."),
     _packed("out", _make_output, output="-", no_color=False, verbose=False),
@@ -463,7 +463,7 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
     """
 
     named = f"{on_hosts}: name, glob or node-[01-16]."
-    return _together(
+    return together(
         click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8."),
         click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named),
         _packed("places", _make_places, wanted_ranks=(), wanted_hosts=()),

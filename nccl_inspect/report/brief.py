@@ -64,13 +64,12 @@ def lines(job: Job) -> list[BriefLine]:
     if job.verdict == "ok":
         rows = rows_by_kind(job.paths)
         kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows]
-        about = _label_line("paths", shorten_list(kinds, _MAX_KINDS))
         ends = [finding.summary for finding in job.findings if finding.root and finding.category == _IN_HEADLINE[0]]
-        noted = [line for end in ends[:_MAX_SIGNS] for line in _label_line("note", _fit_sentences(end))]
-        rest = [*noted, *_job(job), *about]
+        noted = [BriefLine("note", _fit_sentences(end)) for end in ends[:_MAX_SIGNS]]
+        rest = [*noted, *_job(job), BriefLine("paths", shorten_list(kinds, _MAX_KINDS))]
     else:
         rest = list(_list_unsound(job, first))
-    summary = [BriefLine("", headline), *rest]
+    summary = [line for line in (BriefLine("", headline), *rest) if line.text]
     for label in _LEFT_OUT_FIRST:
         found = [at for at, line in enumerate(summary) if line.label == label]
         if found and len(summary) > MAX_LINES:
@@ -105,19 +104,19 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     if lead and not (lead.confidence == "certain" and lead.fatal):
         roots = (finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible")
         told = next(roots, lead)
-    yield from _label_line("where", first.where)
+    yield BriefLine("where", first.where)
     if has_story(job):
         told_lines = (f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job))
         yield BriefLine("story", "; then ".join(told_lines))
     else:
-        yield from _label_line("since", first.since if job.verdict == "failed" or lead is None else "")
+        yield BriefLine("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead and told:
         cause = told.cause if told is lead else told.summary
         is_sure = told.confidence == "certain" or "likely" in cause
         yield BriefLine("cause", _fit_sentences(cause if is_sure else f"{told.confidence}: {cause}"))
-        yield from _label_line("cost", "" if lead.fatal else _fit_sentences(lead.impact))
-        yield from _label_line("confirm", _fit_sentences(lead.confirm))
-    yield from _label_line("fix" if lead else "do", first.do)
+        yield BriefLine("cost", "" if lead.fatal else _fit_sentences(lead.impact))
+        yield BriefLine("confirm", _fit_sentences(lead.confirm))
+    yield BriefLine("fix" if lead else "do", first.do)
     names = short_names(job)
     for line in _evidence(told, lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
@@ -133,11 +132,6 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     log = shlex.quote(sources[0]) if len(sources) == 1 and not sources[0].startswith("<") else "LOG"
     command = f"nccl-inspect summarize {log} -v   # the whole report"
     yield BriefLine("more", f"nccl-inspect explain {told.rule}   # the rule and all its fixes" if told else command)
-
-
-def _label_line(label: str, text: str) -> Iterator[BriefLine]:
-    if text:
-        yield BriefLine(label, text)
 
 
 def _job(job: Job) -> Iterator[BriefLine]:

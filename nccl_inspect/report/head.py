@@ -219,4 +219,4 @@ def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 def label_lines(head: Head) -> list[tuple[str, str]]:
     """Return the lines under the headline, with their labels."""
-    return [(name, text) for name, text in (("where", head.where), ("since", head.since), ("do", head.do)) if text]
+    return [(name, text) for name in ("where", "since", "do") if (text := getattr(head, name))]

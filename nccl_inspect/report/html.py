@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
@@ -33,7 +33,7 @@ from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.inventory import Measured, Progress, SourceInfo, Stamp
+from nccl_inspect.model.inventory import Measured, SourceInfo
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.report import Style, digest, head, jobs
@@ -351,9 +351,14 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
     by_host = len(timed) > _FOLD_ABOVE
-    parts = [(f"{row.rank}" if row.rank is not None else f"pid {row.pid}", row.host, row.stamps) for row in timed]
-    if by_host:
-        parts = list(_rows_by_host(timed))
+    # Of a host the first line of any of its ranks, and when the last of them got how far.
+    members = group_values((row.host, row) for row in timed).items() if by_host else [(r.host, [r]) for r in timed]
+    parts = []
+    for host, some in members:
+        who = ranges(row.rank for row in some if row.rank is not None) or ("?" if by_host else f"pid {some[0].pid}")
+        moved = {mark: [row.stamps[mark] for row in some if mark in row.stamps] for mark in MARKS}
+        ends = {mark: (min if mark == "first" else max) for mark in MARKS if moved[mark]}
+        parts.append((who, host, {mark: end(moved[mark], key=lambda it: it.seconds) for mark, end in ends.items()}))
     latest = dict.fromkeys(MARKS, math.inf)
     for mark in MARKS:
         moments = [stamps[mark].seconds for _, _, stamps in parts if mark in stamps]
@@ -376,19 +381,6 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)  # four to ten ticks
     ticks = [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
     return Timeline(rows, begin.time.strip("[]"), seconds, ticks, by_host)
-
-
-def _rows_by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    """Yield for each host the first line of any of its ranks, and when the last of them got how far."""
-    hosts = group_values((row.host, row) for row in timed)
-    for host, rows in hosts.items():
-        stamps = {}
-        for mark in MARKS:
-            stamped = [row.stamps[mark] for row in rows if mark in row.stamps]
-            if stamped:
-                choose = min if mark == "first" else max
-                stamps[mark] = choose(stamped, key=lambda stamp: stamp.seconds)
-        yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
 
 
 SUFFIXES = ("htm",)
