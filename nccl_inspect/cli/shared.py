@@ -300,14 +300,16 @@ def target_option(words: str, default: str = "-") -> Callable[[_Command], _Comma
     return click.option("-o", "--output", metavar="FILE", type=FILE, default=default, is_eager=True, help=words)
 
 
-def _make_output(output: str, no_color: bool, verbose: bool) -> Output:
-    return Output(output, choose_style(no_color, output, verbose))
-
-
 output_options = together(
     color_option,
     target_option("Write to FILE instead of standard output; FILE.gz is compressed."),
-    _packed("out", _make_output, output="-", no_color=False, verbose=False),
+    _packed(
+        "out",
+        lambda output, no_color, verbose: Output(output, choose_style(no_color, output, verbose)),
+        output="-",
+        no_color=False,
+        verbose=False,
+    ),
 )
 append_option = click.option(
     "--store",

@@ -439,18 +439,16 @@ def _setting(setting: Setting) -> str:
     return f"{setting.name}={setting.value}" + (f" ({', '.join(filter(None, about))})" if any(about) else "")
 
 
-def _name_hosts(hosts: list[str]) -> str:
-    named = f"{count(len(hosts), 'host')} ({some_names(hosts, _MAX_HOSTS)})"
-    return named if any(map(is_named, hosts)) else "hosts that the log does not name"
-
-
 def _size(job: Job) -> str:
     """Return the ranks and the hosts; hosts without a known rank are listed separately."""
     if not job.hosts:
         return "unknown from this log; run the job with NCCL_DEBUG=INFO"
-    named = [host.name for host in job.hosts if host.ranks]
-    others = [host.name for host in job.hosts if not host.ranks]
-    hosts = " and, without a known rank, ".join(_name_hosts(some) for some in (named, others) if some)
+    parts = []
+    for has_ranks in (True, False):
+        if names := [host.name for host in job.hosts if bool(host.ranks) is has_ranks]:
+            named = f"{count(len(names), 'host')} ({some_names(names, _MAX_HOSTS)})"
+            parts.append(named if any(map(is_named, names)) else "hosts that the log does not name")
+    hosts = " and, without a known rank, ".join(parts)
     if job.world_size is None and not job.ranks_seen:
         return f"world size and ranks not in the log; {hosts}"
     if job.world_size is None:

@@ -54,12 +54,12 @@ class Package(Generic[_Module]):
 
 def suggest_path(path: Path, otherwise: str) -> str:
     """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any."""
-    if _exists(path):
+    if os.access(path, os.F_OK):  # unlike Path.exists, it gives no error where a folder above may not be read
         return otherwise
     place, rest = path, Path()
-    while not _exists(place.parent):
+    while not os.access(place.parent, os.F_OK):
         place, rest = place.parent, place.name / rest
-    similar = [near / rest for near in _find_similar(place) if _exists(near / rest)]
+    similar = [near / rest for near in _find_similar(place) if os.access(near / rest, os.F_OK)]
     return f"did you mean {' or '.join(map(str, similar))}?" if similar else otherwise
 
 
@@ -76,7 +76,3 @@ def _find_similar(path: Path) -> list[Path]:
     stems = group_values((Path(name).stem.lower(), name) for name in names)
     near = [name for stem in get_close_matches(path.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
     return [path.parent / name for name in same[:3] or get_close_matches(path.name, near, cutoff=_NEAR) or near[:3]]
-
-
-def _exists(path: Path) -> bool:
-    return os.access(path, os.F_OK)  # that a folder above may not be read is no error here
