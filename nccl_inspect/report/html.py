@@ -232,7 +232,6 @@ PHASES = (
 )
 """From, to, the class of the bar, and what happens there."""
 MARKS = ("first", "started", "completed", "connected", "ended")
-HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
 _MAX_PLOTS, _LABELS = 6, 8
@@ -425,7 +424,6 @@ def render(job: Job, style: Style) -> str:
         "capture": remedies.capture_command(job),
         "plots": [_make_plot(entry) for entry in plots[:_MAX_PLOTS]],
         "timeline": make_timeline(job, names),
-        "heads": HEADS,
         "phases": PHASES,
         "width": WIDTH,
         "soundness": _describe_condition,

@@ -134,8 +134,7 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, *given: Any, **values: Any) -> None:
-        kind: Any = type(self)
-        _fill(self, _parameters(kind), given, values)
+        _fill(self, given, values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -148,7 +147,21 @@ class Frozen(Record):
 def record(kind: _Kind) -> _Kind:
     """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
     made: Any = _add_slots(kind)
-    made.__init__ = _make_first_constructor(made)
+    left = _FEW
+
+    def init(self: Any, *given: Any, **values: Any) -> None:
+        """Do for the first few objects of a class what the generated constructor will do."""
+        nonlocal left
+        left -= 1
+        if left < 0:
+            made.__init__ = cast(Any, _make_dataclass(made)).__init__
+            made.__init__(self, *given, **values)
+            return
+        _fill(self, given, values)
+        if hasattr(made, "__post_init__"):
+            self.__post_init__()
+
+    made.__init__ = init
     return cast(_Kind, made)
 
 
@@ -198,27 +211,10 @@ def _make_dataclass(kind: type[Slotted]) -> type:
     return cast(type, made)
 
 
-def _make_first_constructor(kind: Any) -> Callable[..., None]:
-    """Return a constructor for the first few objects of a class, which does what the generated one will do."""
-    left = _FEW
-
-    def init(self: Any, *given: Any, **values: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            kind.__init__ = cast(Any, _make_dataclass(kind)).__init__
-            kind.__init__(self, *given, **values)
-            return
-        _fill(self, _parameters(kind), given, values)
-        if hasattr(kind, "__post_init__"):
-            self.__post_init__()
-
-    return init
-
-
-def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
+def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
     """Give an object the values of its fields: the given ones, or their defaults."""
-    kind = type(made)
+    kind: Any = type(made)
+    places = _parameters(kind)
     if len(given) > len(places):
         raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
     for (name, _, put), value in zip(places, given, strict=False):
