@@ -597,17 +597,8 @@ def story_lines(job: Job) -> list[StoryLine]:
     return lines
 
 
-class StoryRow(NamedTuple):
-    """A row is a rank, or the ranks of a host, with what happened to it."""
-
-    host: str
-    who: str
-    marks: list[bool]
-    """For each line of the story whether it is about it."""
-
-
-def story_rows(job: Job) -> list[StoryRow]:
-    """Return the ranks that the story names, by host; of many the hosts."""
+def story_rows(job: Job) -> list[tuple[str, str, list[bool]]]:
+    """Return the ranks that the story names, of many the hosts, and which lines of the story are about them."""
     told = {rank for entry in job.story for rank in entry.ranks}
     hosts = job.hosts if job.rank_space == "global" else []
     placed = {rank: host.name for host in hosts for rank in host.ranks}
@@ -619,6 +610,6 @@ def story_rows(job: Job) -> list[StoryRow]:
         order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
         rows = [(placed.get(rank, ""), [rank]) for rank in order]
     return [
-        StoryRow(host, ranks_word(ranks), [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
+        (host, ranks_word(ranks), [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
         for host, ranks in rows
     ]

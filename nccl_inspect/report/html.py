@@ -22,7 +22,7 @@ from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
@@ -278,30 +278,6 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     }
 
 
-class TimelineRow(NamedTuple):
-    """A rank, or the ranks of a host, in the time line."""
-
-    who: str
-    host: str
-    bars: list[tuple[str, float, float]]
-    """The class, the begin and the width of each phase."""
-    offsets: list[str]
-    """Seconds after the first line, for each of :data:`MARKS`; empty if unknown."""
-    late: list[bool]
-    """Whether this row is the last of all to get there, well after most."""
-    where: str
-
-
-class Timeline(NamedTuple):
-    """The progress of ranks over time."""
-
-    rows: list[TimelineRow]
-    begin: str
-    seconds: float
-    ticks: list[tuple[float, str]]
-    by_host: bool
-
-
 def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
     """Return the head of the table of an answer, and its rows with whether they are bad."""
     rows = asked.rows(job)
@@ -340,8 +316,11 @@ def _describe_condition(source: SourceInfo) -> str:
     return ", ".join([*turned, *(f"{number:,} {what}" for number, what in troubles if number)]) or "sound"
 
 
-def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
-    """Return the time line of init, from the first line of any rank; None where the log has no times."""
+def make_timeline(job: Job, names: dict[str, str]) -> dict[str, Any] | None:
+    """Return the time line of init, from the first line of any rank; None where the log has no times.
+
+    A row is a rank, or the ranks of a host. Each of its bars has the class of the phase, begin and width.
+    """
     timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
     if not timed:
         return None
@@ -365,8 +344,6 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
             latest[mark] = max(moments)  # well after the others
     rows = []
     for who, host, stamps in parts:
-        offsets = [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS]
-        late = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
         line = stamps.get("started") or stamps.get("completed")
         where = f"{names.get(line.source, line.source)}:{line.line}" if line else ""
         bars = []
@@ -375,11 +352,14 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
                 x = (stamps[start].seconds - begin.seconds) / seconds * WIDTH
                 width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
                 bars.append((kind, round(x, 1), round(max(width, 1.0), 1)))
-        rows.append(TimelineRow(who, host, bars, offsets, late, where))
+        row: dict[str, Any] = {"who": who, "host": host, "bars": bars, "where": where}
+        row["offsets"] = [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS]
+        row["late"] = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
+        rows.append(row)
     step = 10 ** math.floor(math.log10(seconds / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)  # four to ten ticks
     ticks = [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
-    return Timeline(rows, begin.time.strip("[]"), seconds, ticks, by_host)
+    return {"rows": rows, "begin": begin.time.strip("[]"), "seconds": seconds, "ticks": ticks, "by_host": by_host}
 
 
 SUFFIXES = ("htm",)
