@@ -165,11 +165,11 @@ def list_nics(job: Job) -> list[NicRow]:
         )
     idle = {row.host for row in entries if row.state == IDLE}
 
-    def place(row: NicRow) -> tuple[object, ...]:
+    def find_place(row: NicRow) -> tuple[object, ...]:
         index = _LAST if row.nic_index is None else row.nic_index
         return row.host not in idle, places.get(row.host, len(places)), row.network, index, row.nic or ""
 
-    return sorted(entries, key=place)
+    return sorted(entries, key=find_place)
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:

@@ -113,7 +113,7 @@ def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _
     return add
 
 
-def _packed(into: str, pack: Callable[..., object], **parts: object) -> Callable[[_Command], _Command]:
+def _pack_options(into: str, pack: Callable[..., object], **parts: object) -> Callable[[_Command], _Command]:
     """Return a decorator that makes one argument of options, which have defaults for commands without them."""
 
     def decorate(command: _Command) -> _Command:
@@ -240,7 +240,7 @@ platform_options = together(
         help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
     ),
     _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
-    _packed("options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None),
+    _pack_options("options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None),
 )
 """Those for settings: :func:`with_settings_file`. The others become, with those for rules, the argument ``options``."""
 
@@ -303,7 +303,7 @@ def target_option(words: str, default: str = "-") -> Callable[[_Command], _Comma
 output_options = together(
     color_option,
     target_option("Write to FILE instead of standard output; FILE.gz is compressed."),
-    _packed(
+    _pack_options(
         "out",
         lambda output, no_color, verbose: Output(output, choose_style(no_color, output, verbose)),
         output="-",
@@ -468,7 +468,7 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
     return together(
         click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8."),
         click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named),
-        _packed("places", _make_places, wanted_ranks=(), wanted_hosts=()),
+        _pack_options("places", _make_places, wanted_ranks=(), wanted_hosts=()),
     )
 
 
