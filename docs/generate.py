@@ -151,7 +151,7 @@ def events_page() -> Iterator[str]:
         is_base = kind is event.Event
         own = [field for field in dataclasses.fields(kind) if is_base or field.name not in common]
         rows = [(field.name, str(field.type), meaning.get(field.name, "")) for field in own]
-        yield from table(("field", "type", "meaning"), [*rows, *(_properties(kind) if is_base else ())])
+        yield from table(("field", "type", "meaning"), [*rows, *(_properties(kind, meaning) if is_base else ())])
 
 
 def _field_notes(source: str) -> dict[str, dict[str, str]]:
@@ -169,11 +169,13 @@ def _field_note(field: ast.stmt, note: ast.stmt) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
+def _properties(kind: type, notes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield properties: those that are functions, and those with an annotation and a note."""
     for name, member in vars(kind).items():
         if isinstance(member, property):
-            returns = inspect.get_annotations(member.fget)["return"]  # type: ignore[arg-type]
-            meaning = (inspect.getdoc(member.fget) or "").removeprefix("Return ")
+            returns = inspect.get_annotations(member.fget).get("return")  # type: ignore[arg-type]
+            returns = returns or str(inspect.get_annotations(kind)[name]).removeprefix("ClassVar[").removesuffix("]")
+            meaning = notes.get(name) or (inspect.getdoc(member.fget) or "").removeprefix("Return ")
             yield name, str(returns), meaning[:1].upper() + meaning[1:]
 
 

@@ -23,17 +23,11 @@ _FOLLOWING = "step 1"
 """A following line, so that the message does not count as the end of a log, where ranks may hang."""
 
 
-@frozen
-class Lead(Frozen):
-    """The rule that a line leads to."""
+def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
+    """Return the rule that the grammar names for a line, else the one that finds something in this line alone.
 
-    rule: Rule
-    fix: str
-    """The first step of the fix if the line alone raises a finding, else empty."""
-
-
-def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
-    """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
+    The first step of the fix is empty where the line alone raises no finding.
+    """
     named = meaning.production.rule
     judge, findings = reading.Judge(reading.Options()), []
     production, log_line = meaning.production, text
@@ -43,14 +37,11 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
         log_line = f"{_NOBODY} {level} {meaning.message}"
     with suppress(NoInputError):  # it only counts beside lines of NCCL
         job = judge(reading.fold(encode(f"{log_line}\n{_FOLLOWING}\n")))
-        findings = [
-            finding for finding in job.findings if finding.category != CATEGORIES[-1]
-        ]  # but those about the log
-    rules = {entry.rule.name: entry.rule for entry in list_rules()}
-    finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
-    if finding is None:
-        return Lead(rules[named], "") if named else None
-    return Lead(rules[finding.rule], next(iter(finding.fix), ""))
+        findings = [one for one in job.findings if one.category != CATEGORIES[-1]]  # but those about the log
+    finding = next((one for one in findings if one.rule == named), next(iter(findings), None))
+    name = finding.rule if finding else named
+    rule = next((entry.rule for entry in list_rules() if entry.rule.name == name), None)
+    return rule, next(iter(finding.fix), "") if finding else ""
 
 
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
@@ -86,11 +77,7 @@ def rule_page(text: str) -> str | None:
 
 
 def line(text: str) -> Explanation:
-    """Return what a line means, or the known line that contains the text or is closest to it.
-
-    Raises:
-        NcclInspectError: there is no such line.
-    """
+    """Return what a line means, or the known line that contains the text or is closest to it; an error if none is."""
     sense = meaning.explain_line(text, engine.load_grammar())
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
@@ -98,13 +85,12 @@ def line(text: str) -> Explanation:
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
         return line(known.sample) if known else _explain_nearest(text)
     parts = _parts(sense)
-    if sense.origin and (printer := _printer(sense.origin)):
+    if sense.origin and (printer := _describe_printer(sense.origin)):
         parts.insert(2, ("from", printer))
-    lead = lead_from_line(text, sense)
-    if lead:
-        parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
-        parts.extend([("first fix", lead.fix)] if lead.fix else [])
-    return Explanation(parts, sense.fields, lead.rule.name if lead else None)
+    rule, fix = _find_lead(text, sense)
+    parts += [("rule", f"{rule.name}: {rule.title}")] if rule else []
+    parts += [("first fix", fix)] if fix else []
+    return Explanation(parts, sense.fields, rule.name if rule else None)
 
 
 def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
@@ -118,25 +104,18 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _explain_nearest(text: str) -> Explanation:
-    """Return what the known line means that contains the text, or differs from it in a few words.
-
-    Raises:
-        NcclInspectError: there is no such line.
-    """
+    """Return what the known line means that contains the text, or differs from it in a few words."""
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
         raise _unknown(text)
-    rules = [entry.rule for entry in list_rules() if entry.rule.name == near.meaning.production.rule]
-    parts = [
-        ("nearest", f"{near.sample}   (no exact match; this is the closest known line)"),
-        *_parts(near.meaning),
-        *(("rule", f"{rule.name}: {rule.title}") for rule in rules),
-    ]
-    return Explanation(parts, [], rules[0].name if rules else None)
+    rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.meaning.production.rule), None)
+    nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
+    parts = [nearest, *_parts(near.meaning), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
+    return Explanation(parts, [], rule.name if rule else None)
 
 
-def _printer(origin: Origin) -> str:
+def _describe_printer(origin: Origin) -> str:
     """Return who printed a line, according to its prefix; omitted numbers are negative."""
     parts = [
         f"host {origin.host}" if origin.host else "",
@@ -149,18 +128,17 @@ def _printer(origin: Origin) -> str:
 
 def _unknown(text: str) -> NcclInspectError:
     """Return the error for an unknown text: one word is taken for a rule, anything else for a line."""
+    rules = [entry.rule for entry in list_rules()]
     if text.strip().lower() in CATEGORIES:
-        names = [entry.rule.name for entry in list_rules() if entry.rule.category == text.strip().lower()]
+        names = [rule.name for rule in rules if rule.category == text.strip().lower()]
         return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
     if setting := _SETTING.fullmatch(text.strip()):  # name the rules that mention it, most often first
         name = setting[1]
-        times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in list_rules()}
-        found = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-        hint = (
-            f"rules that mention it: {list_words(found)}" if found else "no rule mentions it; see NCCL's documentation"
-        )
+        times = {rule.name: len(re.findall(rf"\b{name}\b", rule.page)) for rule in rules}
+        found = list_words(sorted(filter(times.get, times), key=lambda rule: -times[rule]))
+        hint = f"rules that mention it: {found}" if found else "no rule mentions it; see NCCL's documentation"
         return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)
     if len(text.split()) == 1:
-        similar = suggestion(text, [entry.rule.name for entry in list_rules()], 0.6)
+        similar = suggestion(text, [rule.name for rule in rules], 0.6)
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)

@@ -6,19 +6,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
+from operator import itemgetter
+from typing import Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect.answers import Answer, Column, name_line
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.inventory import Host, LastLine, Measured
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.ends import listed_as
-from nccl_inspect.model.paths.path import End
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.records import Frozen, Record, frozen, pick_fields, record
 from nccl_inspect.util.times import are_in_order, moment
 
 
@@ -32,6 +33,11 @@ def find_last(lines: Sequence[LastLine]) -> LastLine | None:
         return lines[max(range(len(lines)), key=lambda at: (seconds[at], lines[at].order))]
     last_source = lines[-1].source
     return max((line for line in lines if line.source == last_source), key=lambda line: line.order)
+
+
+def place_last(last: LastLine | None) -> dict[str, Any]:
+    """Return when and where the last line of a rank or host was printed, as rows have it."""
+    return {f"last_{name}": getattr(last, name, None) for name in ("time", "source", "line")}
 
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
@@ -75,15 +81,15 @@ class NicRow(Frozen):
     speed_mbps: int | None
     """As in the log (subsystem NET)."""
 
-
-def nic_name(row: NicRow) -> str:
-    """Return the name of a NIC for people."""
-    return row.nic or f"index {row.nic_index}"
+    @property
+    def name(self) -> str:
+        """Return its name for people."""
+        return self.nic or f"index {self.nic_index}"
 
 
 _NIC_COLUMNS = (
     Column("host", "host", is_host=True, folds=True),
-    Column("nic", "NIC", text=nic_name),
+    Column("name", "NIC"),
     Column("state", "state"),
     Column("gpus", "GPUs", goes=4),
     Column("send_ranks", "sends", least=10),
@@ -102,8 +108,8 @@ _NIC_COLUMNS = (
 class _Nic(Record):
     """A NIC while what uses it is gathered."""
 
-    name: str | None
-    index: int | None
+    nic: str | None
+    nic_index: int | None
     link: str | None = None
     sends: set[int] = field(default_factory=set)
     receives: set[int] = field(default_factory=set)
@@ -111,14 +117,6 @@ class _Nic(Record):
     paths_out: int = 0
     paths_in: int = 0
     gdr: set[bool] = field(default_factory=set)
-
-    def take(self, end: End, side: str, rank: int) -> None:
-        """Take in one end of a path; what leaves by the NIC of another rank (PXN) is that rank's use."""
-        self.gdr.add(end.gdr)
-        if end.pxn_rank is not None:
-            self.pxn.add(rank)
-        users = self.sends if side == "send" else self.receives
-        users.add(rank if end.pxn_rank is None else end.pxn_rank)
 
 
 _Key = tuple[str, str, str]
@@ -146,41 +144,32 @@ def list_nics(job: Job) -> list[NicRow]:
     # In an excerpt, the lines that use a NIC may be missing.
     hosts_in_use = set() if job.excerpt else {host for host, _ in busy}
     places = {host.name: place for place, host in enumerate(job.hosts)}
-    entries = [_nic_row(key, nic, job, hosts_in_use, speeds) for key, nic in nics.items()]
+    entries = []
+    for (host, network, _), nic in nics.items():
+        ranks = nic.sends | nic.receives
+        gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
+        entries.append(
+            NicRow(
+                **pick_fields(nic, "nic", "nic_index", "paths_out", "paths_in", "link"),
+                host=host,
+                network=network,
+                state=USED if ranks else IDLE if host in hosts_in_use else UNKNOWN,
+                gpus=sorted(gpus),
+                ranks=sorted(ranks),
+                send_ranks=sorted(nic.sends),
+                receive_ranks=sorted(nic.receives),
+                pxn_ranks=sorted(nic.pxn),
+                gdr="partial" if len(nic.gdr) > 1 else next(iter(nic.gdr), None),
+                speed_mbps=speeds.get((host, nic.nic or "")),
+            )
+        )
     idle = {row.host for row in entries if row.state == IDLE}
-    return sorted(
-        entries,
-        key=lambda row: (
-            row.host not in idle,
-            places.get(row.host, len(places)),
-            row.network,
-            _LAST if row.nic_index is None else row.nic_index,
-            row.nic or "",
-        ),
-    )
 
+    def find_place(row: NicRow) -> tuple[object, ...]:
+        index = _LAST if row.nic_index is None else row.nic_index
+        return row.host not in idle, places.get(row.host, len(places)), row.network, index, row.nic or ""
 
-def _nic_row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
-    host, network, _ = key
-    ranks = nic.sends | nic.receives
-    gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
-    return NicRow(
-        host=host,
-        nic=nic.name,
-        nic_index=nic.index,
-        network=network,
-        state=USED if ranks else IDLE if host in hosts_in_use else UNKNOWN,
-        gpus=sorted(gpus),
-        ranks=sorted(ranks),
-        send_ranks=sorted(nic.sends),
-        receive_ranks=sorted(nic.receives),
-        pxn_ranks=sorted(nic.pxn),
-        paths_out=nic.paths_out,
-        paths_in=nic.paths_in,
-        gdr="partial" if len(nic.gdr) > 1 else next(iter(nic.gdr), None),
-        link=nic.link,
-        speed_mbps=speeds.get((host, nic.name or "")),
-    )
+    return sorted(entries, key=find_place)
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
@@ -196,7 +185,11 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
                 nic_name = end.nic or names.get((host, network, end.nic_index))
                 key = (host, network, nic_name or str(end.nic_index))
                 nic = touched[key] = nics.setdefault(key, _Nic(nic_name, end.nic_index))
-                nic.take(end, side, rank)
+                nic.gdr.add(end.gdr)
+                users = nic.sends if side == "send" else nic.receives
+                users.add(rank if end.pxn_rank is None else end.pxn_rank)
+                if end.pxn_rank is not None:  # what leaves by the NIC of another rank is that rank's use
+                    nic.pxn.add(rank)
             for nic in touched.values():
                 nic.paths_out += number * (side == "send")
                 nic.paths_in += number * (side == "receive")
@@ -288,34 +281,35 @@ _HOST_COLUMNS = (
 
 def list_hosts(job: Job) -> list[HostRow]:
     """Return a row for each host: those with the worst findings first, then by slower paths than expected."""
-    nics = group_values(((nic.host, nic.state), nic_name(nic)) for nic in list_nics(job))
+    nics = group_values(((nic.host, nic.state), nic.name) for nic in list_nics(job))
     lines = group_values((line.process.host, line) for line in job.last_lines)
     verdicts: Counter[tuple[str | None, str]] = Counter()  # of paths; those within a host count once
     for (src, dst, verdict), number in Counter(
         job.paths.values("src_host", "dst_host", lambda kind: kind.verdict)
     ).items():
         verdicts.update({(host, verdict): number for host in (src, dst)})
-    versions: dict[tuple[str, type[events.Event]], set[str]] = {}
-    for notice in job.notices:
-        match notice.event:
-            case events.NcclVersion(version=version):
-                pass
-            case events.CudaDriver(cuda_version=number):
-                version = cuda(str(number))
-            case _:
-                continue
-        for name in notice.hosts:
-            versions.setdefault((name, type(notice.event)), set()).add(version)
+    nccl = group_sets(
+        (host, entry.event.version)
+        for entry in job.notices
+        if isinstance(entry.event, events.NcclVersion)
+        for host in entry.hosts
+    )
+    drivers = group_sets(
+        (host, cuda(str(entry.event.cuda_version)))
+        for entry in job.notices
+        if isinstance(entry.event, events.CudaDriver)
+        for host in entry.hosts
+    )
     in_order = sorted(job.findings, key=lambda finding: -_WEIGHTS[finding.severity])
     places = [(finding, set(finding.ranks), set(finding.hosts)) for finding in in_order]
 
-    def row(host: Host) -> tuple[HostRow, int]:
-        """Return a host, and how many findings blame it: its name is the culprit, or only ranks of it are named."""
+    rows = []
+    for host in job.hosts:
         about = [(f, ranks) for f, ranks, named in places if host.name in named or not ranks.isdisjoint(host.ranks)]
         is_culprit = (("host", host.name) in ((one.kind, one.name) for one in f.culprits) for f, _ in about)
         is_alone = (bool(ranks and ranks.issubset(host.ranks)) for _, ranks in about)
         last = find_last(lines.get(host.name, []))
-        return HostRow(
+        row = HostRow(
             host=host.name,
             severity=about[0][0].severity if about else None,
             paths_ok=verdicts[host.name, "ok"],
@@ -326,18 +320,14 @@ def list_hosts(job: Job) -> list[HostRow]:
             gpus=host.gpus,
             nics_used=nics.get((host.name, USED), []),
             nics_idle=nics.get((host.name, IDLE), []),
-            nccl_versions=sorted(versions.get((host.name, events.NcclVersion), ())),
-            cuda_versions=sorted(versions.get((host.name, events.CudaDriver), ())),
-            last_time=last.time if last else None,
-            last_source=last.source if last else None,
-            last_line=last.line if last else None,
-        ), sum(map(max, is_culprit, is_alone))
-
-    def rank_badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
-        row, blamed = entry
-        return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
-
-    return [row for row, _ in sorted(map(row, job.hosts), key=rank_badness, reverse=True)]
+            nccl_versions=sorted(nccl.get(host.name, ())),
+            cuda_versions=sorted(drivers.get(host.name, ())),
+            **place_last(last),
+        )
+        blamed = sum(map(max, is_culprit, is_alone))  # its name is the culprit, or only ranks of it are named
+        weight = _WEIGHTS.get(row.severity or "", 0)
+        rows.append(((weight, blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown), row))
+    return [row for _, row in sorted(rows, key=itemgetter(0), reverse=True)]
 
 
 @frozen
@@ -366,9 +356,8 @@ class BandwidthRow(Frozen):
 
 
 def _describe_expected(row: BandwidthRow) -> str:
-    if row.expected_low is None or row.expected_high is None:
-        return ""
-    return f"{bandwidth.rate_text(row.expected_low)}-{bandwidth.rate_text(row.expected_high)}"
+    rates = (row.expected_low, row.expected_high)
+    return "" if None in rates else "-".join(bandwidth.rate_text(rate or 0) for rate in rates)
 
 
 _BANDWIDTH_COLUMNS = (
@@ -389,38 +378,30 @@ _BANDWIDTH_COLUMNS = (
 
 def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
     """Return a row for each operation, the furthest behind first, or one for each size."""
-    entries = sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0))
-    rows = []
-    for entry in entries:
+    table = []
+    for entry in sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0)):
+        lower = next((sized.lower for sized in entry.sizes if sized.size == entry.size), entry.measured_gbps)
+        rows = [(entry.size, entry.measured_gbps, lower, entry.verdict)]
         if of_sizes:
-            for sized in entry.sizes:
-                verdict = "dip" if sized in entry.dips else ""
-                rows.append(_bandwidth_row(entry, sized.size, sized.gbps, sized.lower, verdict))
-        else:
-            lower = next((sized.lower for sized in entry.sizes if sized.size == entry.size), entry.measured_gbps)
-            rows.append(_bandwidth_row(entry, entry.size, entry.measured_gbps, lower, entry.verdict))
-    return rows
+            rows = [(one.size, one.gbps, one.lower, "dip" if one in entry.dips else "") for one in entry.sizes]
+        for size, gbps, lower, verdict in rows:
+            line = next((sized.line for sized in entry.sizes if sized.size == size), entry.line)
+            table.append(
+                BandwidthRow(
+                    **pick_fields(entry, *_OF_ENTRY),
+                    size=size,
+                    measured_gbps=gbps,
+                    lower_gbps=lower,
+                    ratio=round(gbps / entry.expected_low, 3) if entry.expected_low else None,
+                    verdict=verdict,
+                    what=entry.reason or entry.what,
+                    line=name_line(line.source, line.line) if line else "",
+                )
+            )
+    return table
 
 
-def _bandwidth_row(entry: Measured, size: int, gbps: float, lower: float, verdict: str) -> BandwidthRow:
-    line = next((row.line for row in entry.sizes if row.size == size), entry.line)
-    return BandwidthRow(
-        operation=entry.operation,
-        type=entry.type,
-        ranks=entry.ranks,
-        nodes=entry.nodes,
-        size=size,
-        measured_gbps=gbps,
-        lower_gbps=lower,
-        expected_low=entry.expected_low,
-        expected_high=entry.expected_high,
-        ratio=round(gbps / entry.expected_low, 3) if entry.expected_low else None,
-        verdict=verdict,
-        what=entry.reason or entry.what,
-        tool=entry.tool,
-        line=name_line(line.source, line.line) if line else "",
-        hosts=entry.hosts,
-    )
+_OF_ENTRY = ("operation", "type", "ranks", "nodes", "expected_low", "expected_high", "tool", "hosts")
 
 
 NICS = Answer(NicRow, _NIC_COLUMNS, list_nics, lambda row: row.state == IDLE)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
 from nccl_inspect.answers import Answer, Column, name_line
-from nccl_inspect.answers.machines import find_last
+from nccl_inspect.answers.machines import find_last, place_last
 from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.event.types import CommInit, Message
 from nccl_inspect.judging.facts import global_ranks
@@ -28,21 +28,18 @@ class Error(NamedTuple):
     notice: Notice
     line: Evidence | None
     """None if many processes report the same: only the first lines are kept."""
-
-    @property
-    def is_echo(self) -> bool:
-        """Return whether it only reports a failure elsewhere."""
-        return not is_error(self.notice)
+    is_echo: bool
+    """Whether it only reports a failure elsewhere."""
 
 
-def first_errors(job: Job) -> dict[Process, Error]:
+def _find_first_errors(job: Job) -> dict[Process, Error]:
     """Return the first error of each process, in log order; errors that the job survived are left out."""
     errors: dict[Process, Error] = {}
     for notice in job.notices:
         tone = getattr(notice.event, "tone", "info")
         if (is_error(notice) and not is_survived(notice, job)) or tone == "echo":
             for process, line in zip_longest(notice.processes, notice.evidence[: len(notice.processes)]):
-                errors.setdefault(process, Error(notice, line))
+                errors.setdefault(process, Error(notice, line, not is_error(notice)))
     return errors
 
 
@@ -114,12 +111,15 @@ def list_ranks(job: Job) -> list[RankRow]:
     """
     lines = group_values((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
     last = {rank: line for rank, several in lines.items() if (line := find_last(several))}
-    errors = first_errors(job)
+    errors = _find_first_errors(job)
     progress = _progress(job)
     silent = _find_silent(job, last, errors)
     blamed = set(blamed_ranks(job))
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
-    local = job.local_ranks or _count_local_ranks(job)
+    local = job.local_ranks
+    if not local and job.world_size is not None and len(job.ranks_seen) >= job.world_size:  # as NCCL counts them
+        orders = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]
+        local = {rank: at for ranks in orders for at, rank in enumerate(ranks)}
     named = job.paths.ends()
 
     def row(rank: int | None, state: str, line: LastLine | None, error: Error | None) -> RankRow:
@@ -132,16 +132,14 @@ def list_ranks(job: Job) -> list[RankRow]:
             pid=line.process.pid if line and is_named(line.process.host) else None,
             pod=(line.process.apart.partition("#")[0] or None) if line else None,
             local_rank=None if rank is None else local.get(rank),
-            gpu=gpu.nvml_dev if gpu else None,
-            bus_id=gpu.bus_id if gpu else None,
+            gpu=getattr(gpu, "nvml_dev", None),
+            bus_id=getattr(gpu, "bus_id", None),
             state=state,
-            last_time=line.time if line else None,
-            last_source=line.source if line else None,
-            last_line=line.line if line else None,
+            **place_last(line),
             error=" ".join(message_of(error.notice).split()) if error else None,
             error_is_echo=error is not None and error.is_echo,
-            error_source=shown.source if shown else None,
-            error_line=shown.line if shown else None,
+            error_source=getattr(shown, "source", None),
+            error_line=getattr(shown, "line", None),
         )
 
     table = []
@@ -174,18 +172,13 @@ def _progress(job: Job) -> dict[int, str]:
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
     reached: dict[int, list[str]] = {}
     for comm in roots:
-        states = {
-            "begun": comm.started,
-            "initialised": comm.completed,
-            "connected": comm.connected,
-            "ended": comm.ended,
-        }
-        furthest = {rank: state for state, members in states.items() for rank in global_ranks(comm, members)}
+        members = (comm.started, comm.completed, comm.connected, comm.ended)
+        states = zip(("begun", "initialised", "connected", "ended"), members, strict=True)
+        furthest = {rank: state for state, some in states for rank in global_ranks(comm, some)}
         for rank, state in furthest.items():
             reached.setdefault(rank, []).append(state)
-    order = _WORST.index
     return {
-        rank: max((state for state in states if state != "ended"), key=order, default="ended")
+        rank: max((state for state in states if state != "ended"), key=_WORST.index, default="ended")
         for rank, states in reached.items()
     }
 
@@ -198,14 +191,6 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
     early = {rank for rank, line in last.items() if line.order < begun.get(line.source, 0)}
     ended = {rank for comm in job.communicators for rank in global_ranks(comm, comm.ended)}
     return early - ended if len(early) <= _MOST * (len(last) - 1) else set()
-
-
-def _count_local_ranks(job: Job) -> dict[int, int]:
-    """Return the local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
-    if job.world_size is None or len(job.ranks_seen) < job.world_size:
-        return {}
-    hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]
-    return {rank: at for ranks in hosts for at, rank in enumerate(ranks)}
 
 
 @frozen
@@ -240,10 +225,8 @@ _SETTING_COLUMNS = (
 
 def list_settings(job: Job) -> list[SettingRow]:
     """Return a row for each variable and value, by name."""
-    sizes: dict[str, dict[str, int]] = {}
-    for setting in job.environment:
-        sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
-    notes = {name: mark_unusual(values) for name, values in sizes.items()}
+    sizes = group_values((one.name, (one.value, len(one.processes))) for one in job.environment)
+    notes = {name: mark_unusual(dict(values)) for name, values in sizes.items()}
     table = []
     for setting in job.environment:
         first = setting.evidence[0] if setting.evidence else None
@@ -257,8 +240,8 @@ def list_settings(job: Job) -> list[SettingRow]:
                 everywhere=everywhere,
                 differs=differs,
                 note=unusual[setting.value] or ("differs" if differs else None),
-                source=first.source if first else None,
-                line=first.line if first else None,
+                source=getattr(first, "source", None),
+                line=getattr(first, "line", None),
             )
         )
     return table

@@ -12,7 +12,7 @@ from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import select_rules
-from nccl_inspect.model.job import Job, PathKind, Selection
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, expand, list_words, range_word, read_range, some_names, some_ranks
 
@@ -34,11 +34,7 @@ class PlaceFilter(NamedTuple):
     hosts: tuple[str, ...]
 
     def make_test(self, job: Job) -> Fits:
-        """Return a test whether ranks and hosts match: one of each that is named.
-
-        Raises:
-            NcclInspectError: the log has none of them.
-        """
+        """Return a test whether ranks and hosts match: one of each that is named."""
         require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *job.paths.ends()})
         hosts = set(match_names("host", self.hosts, [host.name for host in job.hosts]))
 
@@ -60,13 +56,9 @@ class PathFilter(NamedTuple):
     """Names of rules: only paths that their findings are about."""
 
     def select(self, job: Job) -> Selection:
-        """Return the selected paths of a job.
-
-        Raises:
-            NcclInspectError: the log has none of the ranks, hosts or transports that are named.
-        """
+        """Return the selected paths of a job."""
         fits = self.places.make_test(job)
-        details = match_transports(self.transports, job.paths)
+        details = _match_transports(self.transports, job.paths)
         paths = job.paths.where(
             lambda kind: (
                 self.scope in (None, kind.scope)
@@ -90,42 +82,31 @@ def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
     """Return why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
-    there = _count_paths(job.paths, lambda kind: kind.verdict)
-    if verdicts and not any(there[verdict] for verdict in verdicts):
-        counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
-        wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
-        return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
-    kinds = _count_paths(job.paths, lambda kind: f"{kind.scope} {kind.transport}")
-    counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
-
-
-def _count_paths(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for kind, number in paths.count_kinds():
-        counted[name(kind)] += number
-    return counted
+    there = Counter(job.paths.values(lambda kind: kind.verdict))
+    what = "no path matches"
+    if verdicts and not any(there[verdict,] for verdict in verdicts):
+        what = f"no path is {' or '.join('a fallback' if one == 'fallback' else one for one in verdicts)}"
+    else:
+        there = Counter(job.paths.values(lambda kind: f"{kind.scope} {kind.transport}"))
+    counted = ", ".join(f"{number} {kind}" for (kind,), number in sorted(there.items()))
+    return f"{what}; the log has {count(len(job.paths), 'path')}: {counted}"
 
 
 def match_rules(patterns: Sequence[str]) -> set[str]:
-    """Return the names of the rules that match patterns; empty without patterns.
-
-    Raises:
-        NcclInspectError: a pattern matches no rule.
-    """
+    """Return the names of the rules that match patterns; empty without patterns."""
     return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
 
 
-def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
+def _match_transports(words: Sequence[str], paths: Selection) -> set[str]:
     """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case."""
     kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
     details: set[str] = set()
     for word in words:
         start = word.lower()
         fits = {
-            detail
+            detail  # NET/IB, by net/ib or ib
             for transport, detail in kinds
-            if transport.lower() == start or any(part.startswith(start) for part in _parts(detail))
+            if transport.lower() == start or f"/{start}" in f"/{detail}".lower()
         }
         if not fits and start not in _TRANSPORTS:
             there = sorted({detail for _, detail in kinds})
@@ -133,12 +114,6 @@ def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
             raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
         details |= fits
     return details
-
-
-def _parts(detail: str) -> list[str]:
-    """Return ``net/ib`` and ``ib`` of ``NET/IB``."""
-    parts = detail.lower().split("/")
-    return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
@@ -179,9 +154,5 @@ def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
 
 
 def match_communicators(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    """Return the names of the communicators that an option selects.
-
-    Raises:
-        NcclInspectError: a pattern matches none.
-    """
+    """Return the names of the communicators that an option selects."""
     return match_names("communicator", patterns, (comm.id for comm in job.communicators))

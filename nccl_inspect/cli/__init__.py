@@ -74,9 +74,7 @@ class _Context(click.Context):
         if self.params.get("output"):
             from nccl_inspect.cli import shared  # imports this module
 
-            shared.require_known_compression(self)
-            shared.require_no_input(self)
-            interruption.PROCESS.unwritten = shared.find_unwritten(self)
+            interruption.PROCESS.unwritten = shared.check_target(self)
         return super().invoke(callback, *args, **values)
 
 
@@ -88,7 +86,11 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        first = args[0] if args else "-" if _is_piped() else "--help"
+        is_piped = False  # nothing is read from a terminal or from the null device
+        with suppress(OSError, ValueError, AttributeError):
+            mode = os.fstat(sys.stdin.fileno()).st_mode
+            is_piped = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+        first = args[0] if args else "-" if is_piped else "--help"
         own = [name for option in self.params for name in option.opts] + ["-h", "--help"]
         is_command = first in self.list_commands(click.Context(self)) or first in _SPELLINGS
         is_input = first.startswith("-") or not _PATH.isdisjoint(first) or Path(first).exists()
@@ -119,14 +121,6 @@ def _modules() -> dict[str, tuple[str, str]]:
     own = {name: (f"{__name__}.{name}", "command") for name in modules(__file__, *_PARTS)}
     own |= {name: (f"{__name__}.{module}", name) for module, names in _SEVERAL.items() for name in names}
     return own | {name: (f"nccl_inspect.extras.{extra}.cli_{name}", "command") for name, extra in extras.items()}
-
-
-def _is_piped() -> bool:
-    """Return whether standard input is a pipe or a file; nothing is read from a terminal or from the null device."""
-    with suppress(OSError, ValueError, AttributeError):
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-    return False
 
 
 def prepare_command(command: click.Command) -> click.Command:
@@ -182,7 +176,8 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAIN)
-    sys.unraisablehook = _report_unraisable
+    # Generators that end because memory ran out fail once more: the error itself is reported.
+    sys.unraisablehook = lambda what: None if issubclass(what.exc_type, MemoryError) else sys.__unraisablehook__(what)
     # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
     os._exit(execute(EXITS_AFTERWARDS, program, name))
 
@@ -223,12 +218,6 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         return 2
 
 
-def _report_unraisable(what: sys.UnraisableHookArgs, /) -> None:
-    """Ignore generators that end because memory ran out and fail once more: the error itself is reported."""
-    if not issubclass(what.exc_type, MemoryError):
-        sys.__unraisablehook__(what)
-
-
 def redirect_to_devnull(stream: TextIO) -> None:
     """Redirect a stream that cannot be written, so that the interpreter does not fail when it flushes the rest."""
     with suppress(OSError, ValueError):
@@ -238,7 +227,7 @@ def redirect_to_devnull(stream: TextIO) -> None:
 def print_stderr(message: str) -> None:
     """Print one line on stderr; if that fails, the exit status must suffice."""
     with suppress(OSError):
-        click.echo("nccl-inspect: " + join_lines(message), err=True)
+        click.echo(f"nccl-inspect: {join_lines(message)}", err=True)
 
 
 def join_lines(message: str) -> str:

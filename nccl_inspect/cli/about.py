@@ -10,8 +10,7 @@ from tabulate import tabulate
 
 from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
-from nccl_inspect.report import Style
+from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.report.tables import UNBOUNDED
 from nccl_inspect.report.words import block
 from nccl_inspect.util.records import pick_fields
@@ -51,25 +50,20 @@ def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Outpu
     listed = [rule for rule in listed if all(word in texts[rule.name] for word in words)]
     if not listed:
         raise NcclInspectError("no such rule", "use fewer words, or 'nccl-inspect rules' without options")
+    rows = [pick_fields(rule, *_NAMES) for rule in listed]
+    width = shared.output_width(out.target, UNBOUNDED) - _BESIDE
     if form == "json":
-        text = json.dumps([pick_fields(rule, *_NAMES) for rule in listed], indent=1)
-    else:
-        text = _rules_table(listed, out.style, shared.output_width(out.target, UNBOUNDED))
-    out.write(text)
-
-
-def _rules_table(listed: list[Rule], style: Style, whole: int) -> str:
-    """Return a row for each rule, or on a narrow terminal a paragraph."""
-    width = whole - _BESIDE
-    if width < _MIN_TITLE:
+        text = json.dumps(rows, indent=1)
+    elif width < _MIN_TITLE:
         lines = []
         for rule in listed:
-            lines += block("", f"{rule.name} ({rule.category}, {rule.severity})", style, indent=0, hang=0)
-            lines += block("", rule.title, style, indent=2, hang=0)
-        return "\n".join(lines)
-    rows = [[getattr(rule, name) for name in _NAMES] for rule in listed]
-    head = ["rule", "category", "severity", "what is wrong"]
-    return tabulate(rows, head, tablefmt="simple", maxcolwidths=[None, None, None, width])
+            lines += block("", f"{rule.name} ({rule.category}, {rule.severity})", out.style, indent=0, hang=0)
+            lines += block("", rule.title, out.style, indent=2, hang=0)
+        text = "\n".join(lines)
+    else:
+        cells, head = [list(row.values()) for row in rows], ["rule", "category", "severity", "what is wrong"]
+        text = tabulate(cells, head, tablefmt="simple", maxcolwidths=[None, None, None, width])
+    out.write(text)
 
 
 _COMPLETION = """

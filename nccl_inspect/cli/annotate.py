@@ -48,11 +48,7 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
 
 def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """Yield the logs in blocks of lines with their notes; read errors are reported at the end.
-
-    Raises:
-        NoInputError: nothing could be read, or no line is NCCL's.
-    """
+    """Yield the logs in blocks of lines with their notes; what could not be read is said at the end."""
     problems: list[NoInputError] = []
     lines: dict[str, int] = {}
     for source in blocks.find(logs):
@@ -84,14 +80,16 @@ class _Margin:
         """Whether there was a line of NCCL, or one related to it."""
 
     def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
-        """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
         clean = envelopes.clean_lines(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [sign for candidate in self._grammar.find_foreign(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
         pasted = {} if self.has_nccl or len(block) > PASTE else self._read_excerpt(clean)
-        for place, (plain, shown) in enumerate(zip(clean, _make_printable(lines, block, hides), strict=True)):
+        printable = [] if hides else escape_controls_in_lines(decode(block)).split("\n")
+        if len(printable) != len(lines):  # one has an end within, or may hide something
+            printable = [escape_controls(mask_secrets(decode(line))) for line in lines]
+        for place, (plain, shown) in enumerate(zip(clean, printable, strict=True)):
             production = pasted.get(place)
             if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):
                 production = self._production(plain, hides and may_hide(decode(plain)))
@@ -129,12 +127,3 @@ class _Margin:
     def _find_slowly(self, line: bytes) -> Production | None:
         sense = meaning.explain_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None
-
-
-def _make_printable(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
-    """Return the printable lines, usually converted all at once."""
-    if not hides:
-        shown = escape_controls_in_lines(decode(block)).split("\n")
-        if len(shown) == len(lines):  # no line has an end within
-            return shown
-    return [escape_controls(mask_secrets(decode(line))) for line in lines]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from nccl_inspect.answers import selection
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
-from nccl_inspect.event.base import Event, PlacedEvent, Where
+from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS
 from nccl_inspect.pipeline import event_stream
 from nccl_inspect.util import atomic_files
@@ -81,79 +82,47 @@ def command(
     of the communicator that printed the line. Memory use stays flat.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
-    wanted = writers.find_kinds(kinds)
-    target = _target(output, name)
-    with Bar(progress) as bar:
-        stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
-        wanted_events = _EventFilter(wanted, hosts, selection.parse_ranges("pid", pids), levels)
-        columns = writers.find_kinds(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
-        _write(writers.FORMATS[name], wanted_events.select(stream), columns, target)
-    for problem in stream.problems:
-        print_stderr(str(problem))
-    if not wanted_events.matches:
-        print_stderr(f"no event matches; the log has {count(wanted_events.seen, 'event')}")
+    wanted, numbers, seen = writers.find_kinds(kinds), selection.parse_ranges("pid", pids), Counter[str]()
+    columns = writers.find_kinds(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
 
-
-class _EventFilter:
-    """Selects the wanted events; remembers which exist, for the error message."""
-
-    def __init__(
-        self, kinds: frozenset[str], hosts: tuple[str, ...], pids: list[range], levels: tuple[str, ...]
-    ) -> None:
-        self.seen = 0
-        self.matches = 0
-        self._kinds = kinds
-        self._hosts = hosts
-        self._pids = pids
-        self._levels = levels
-        self._processes: set[tuple[str | None, int | None]] = set()
-
-    def select(self, stream: event_stream.EventStream) -> Iterator[PlacedEvent]:
-        """Yield the selected events; errors come at the end, so that no file is written.
-
-        Raises:
-            NoInputError: there was no NCCL line.
-            NcclInspectError: a wanted host or process does not exist.
-        """
+    def select() -> Iterator[PlacedEvent]:
+        """Yield the selected events; errors come at the end, so that no file is written."""
+        processes: set[tuple[str | None, int | None]] = set()
         for where, event in stream.with_places():
-            self.seen += 1
-            if self._hosts or self._pids:
-                self._processes.add((where.host, where.pid))
-            if self._fits(where, event):
-                self.matches += 1
+            seen["events"] += 1
+            if hosts or numbers:
+                processes.add((where.host, where.pid))
+            if (
+                (not wanted or type(event).__name__ in wanted)
+                and (not hosts or any(fnmatchcase(where.host or "", host) for host in hosts))
+                and (not numbers or any(where.pid in some for some in numbers))
+                and (not levels or where.level in levels)
+            ):
+                seen["matches"] += 1
                 yield where, event
         stream.require_nccl()
-        selection.match_names("host", self._hosts, sorted({host for host, _ in self._processes if host}))
-        selection.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
+        selection.match_names("host", hosts, sorted({host for host, _ in processes if host}))
+        selection.require_numbers("pid", numbers, {pid for _, pid in processes if pid is not None})
 
-    def _fits(self, where: Where, event: Event) -> bool:
-        return (
-            (not self._kinds or type(event).__name__ in self._kinds)
-            and (not self._hosts or any(fnmatchcase(where.host or "", host) for host in self._hosts))
-            and (not self._pids or any(where.pid in some for some in self._pids))
-            and (not self._levels or where.level in self._levels)
-        )
-
-
-def _write(
-    form: writers.Format,
-    events: Iterator[PlacedEvent],
-    kinds: frozenset[str],
-    target: AbstractContextManager[BinaryIO],
-) -> None:
-    try:
-        with target as file:
-            form.write(events, kinds, file)
-            file.flush()
-    except BrokenPipeError:
-        shared.exit_quietly()
-    except ModuleNotFoundError as error:  # the zipapp and the image lack pyarrow, because of its size
-        hint = "use --format jsonl, or install the package with pip"
-        raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
+    target = _open_target(output, name)
+    with Bar(progress) as bar:
+        stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
+        try:
+            with target as file:
+                writers.FORMATS[name].write(select(), columns, file)
+                file.flush()
+        except BrokenPipeError:
+            shared.exit_quietly()
+        except ModuleNotFoundError as error:  # the zipapp and the image lack pyarrow, because of its size
+            hint = "use --format jsonl, or install the package with pip"
+            raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
+    for problem in stream.problems:
+        print_stderr(str(problem))
+    if not seen["matches"]:
+        print_stderr(f"no event matches; the log has {count(seen['events'], 'event')}")
 
 
-def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """Return the file or stream to write to."""
+def _open_target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
     if output != "-":
         return atomic_files.open_compressed(output, "-o")
     form = writers.FORMATS[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import click
 
@@ -11,7 +10,6 @@ from nccl_inspect import explain as explaining
 from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
-from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fit_page, page_for_terminal, paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.atomic_files import STDOUT
@@ -32,7 +30,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
-@shared.rule_or_line
+@click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=shared.complete_rules)
 @shared.output_options
 def command(what: tuple[str, ...], out: shared.Output) -> None:
     """Print the page of a rule, or explain a log line field by field.
@@ -55,11 +53,21 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
         lines = [line for text in what for line in text.splitlines() if line.strip()]
         are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
         texts = [" ".join(what)] if are_words or len(lines) < 2 else _join_wrapped(lines)
-    width, is_shown = shared.output_width(out.target, PAGE_WIDTH), out.target in STDOUT
+    texts = [mask_secrets(text) for text in texts]
     if len(texts) == 1:
-        out.write(_explain_text(mask_secrets(texts[0]), out.style, width, is_shown))
+        out.write(_explain_text(texts[0], out))
         return
-    out.write("\n".join(_explain_each([mask_secrets(text) for text in texts], out.style, width, is_shown)))
+    explained, problems = [], 0
+    for text in texts:
+        try:
+            below = _explain_text(text, out)
+        except NcclInspectError as error:
+            problems += 1
+            below = "\n".join(block("unknown", str(error), out.style, indent=0, hang=12)) + "\n"
+        explained.append(f"{paint(escape_controls(f'> {text.strip()}'), 'bold', out.style)}\n{below}")
+    if problems == len(texts):
+        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
+    out.write("\n".join(explained))
 
 
 def _join_wrapped(lines: list[str]) -> list[str]:
@@ -68,33 +76,14 @@ def _join_wrapped(lines: list[str]) -> list[str]:
     return [line] if line else list(dict.fromkeys(lines))
 
 
-def _explain_each(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
-    """Yield each text with its meaning below it."""
-    problems = 0
-    for text in texts:
-        try:
-            explained = _explain_text(text, style, width, is_shown)
-        except NcclInspectError as error:
-            problems += 1
-            explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
-        yield f"{paint(escape_controls(f'> {text.strip()}'), 'bold', style)}\n{explained}"
-    if problems == len(texts):
-        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
-
-
-def _explain_text(text: str, style: Style, width: int, is_shown: bool) -> str:
-    """Return the page of a rule, or the meaning of a line.
-
-    Raises:
-        NcclInspectError: it is neither.
-    """
-    page = explaining.rule_page(text)
-    if page is None:
-        return _explain_line(explaining.line(text), style)
-    return page_for_terminal(page, style.with_fields(width=width)) if is_shown else fit_page(page, width)
-
-
-def _explain_line(explanation: explaining.Explanation, style: Style) -> str:
+def _explain_text(text: str, out: shared.Output) -> str:
+    """Return the page of a rule, or the meaning of a line."""
+    page, style = explaining.rule_page(text), out.style
+    if page is not None:
+        width = shared.output_width(out.target, PAGE_WIDTH)
+        is_shown = out.target in STDOUT
+        return page_for_terminal(page, style.with_fields(width=width)) if is_shown else fit_page(page, width)
+    explanation = explaining.line(text)
     lines = [line for label, words in explanation.parts for line in block(label, words, style, indent=0, hang=12)]
     if explanation.fields:
         width = max(len(name) for name, _, _ in explanation.fields) + 2

@@ -17,62 +17,53 @@ import click
 from nccl_inspect.util.wording import capitalize
 
 Row = tuple[str, str]
-GROUPS = (
-    ("Jobs", ("job", "run")),
-    (
-        "Filters",
-        (
-            *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-            *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
-            *("memory", "sizes", "since"),
-        ),
-    ),
-    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "keep")),
-    (
-        "Output",
-        (
-            *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "map", "report"),
-            *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
-            "metrics",
-            "store",
-        ),
-    ),
-    (
-        "Judging",
-        ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
-    ),
-    ("Machine and settings", ("topology", "platform", "image", "config", "no-config")),
-    ("Serving", ("root",)),
-    (
-        "Reading",
-        ("until-end", "interval", "settle", "stall", "ras", "together", "jobs", "cluster", "max-unpacked", "progress"),
-    ),
-    ("Help", ("help", "version")),
-)
-"""Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
-COMMANDS = (
-    ("First", ("summarize", "paths", "explain")),
-    ("Questions", ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "topology", "traffic")),
-    ("Comparing and checking", ("diff", "check")),
-    ("Many jobs", ("fleet", "add", "report", "query")),
-    ("While a job runs", ("run", "watch", "collect")),
-    ("Lines of a log", ("annotate", "events", "anonymize")),
-    ("Assistants", ("mcp",)),
-    ("About this program", ("rules", "grammar", "completion", "help")),
-)
-"""Commands by purpose, in the order of the help; one that is not here comes last, under "Other commands"."""
+
+
+def _read_groups(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return titles with the names of each, from a title and a colon on each line; without names it has all others."""
+    lines = (line.partition(":") for line in text.strip().splitlines())
+    return tuple((title, tuple(names.split())) for title, _, names in lines)
+
+
+GROUPS = _read_groups("""
+Options:
+Jobs: job run
+Filters: rank host scope transport verdict finding state differs slowest limit communicator channel kind category \
+search dialect pid level only-nccl memory sizes since
+Collecting: selector namespace context timeout dry-run keep
+Output: format brief export matrix by output out overwrite map report only indent all-columns verbose quiet no-color \
+metrics store
+Judging: policy learn force strict fail-on exit-on on-exit exit-code select ignore
+Machine and settings: topology platform image config no-config
+Serving: root
+Reading: until-end interval settle stall ras together jobs cluster max-unpacked progress
+Help: help version
+""")
+"""Options by purpose, in the order of the help."""
+COMMANDS = _read_groups("""
+First: summarize paths explain
+Questions: hosts nics env ranks bandwidth timings memory topology traffic
+Comparing and checking: diff check
+Many jobs: fleet add report query
+While a job runs: run watch collect
+Lines of a log: annotate events anonymize
+Assistants: mcp
+About this program: rules grammar completion help
+Other commands:
+""")
+"""Commands by purpose, in the order of the help."""
 LOG = (
     "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, the default "
     "if something is piped in. gzip, bzip2, xz and zstd are decompressed. Several LOGs may be parts of one job or "
     "hold several jobs; unreadable ones are skipped with a warning."
 )
-DONE, FOUND, USAGE, NO_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
+FOUND = 1
 STATUSES = {
-    DONE: "Done.",
+    0: "Done.",
     FOUND: "A finding at or above --fail-on, or, if it is given, a failed job.",
-    USAGE: "Usage error, or the output cannot be written.",
-    NO_INPUT: "No readable input, or no NCCL line in it.",
-    INTERRUPTED: "Ctrl-C (143: SIGTERM); what was read so far is reported.",
+    2: "Usage error, or the output cannot be written.",
+    3: "No readable input, or no NCCL line in it.",
+    130: "Ctrl-C (143: SIGTERM); what was read so far is reported.",
 }
 GATE = "No readable input, or no NCCL line in it; with --fail-on also: part of the input could not be read."
 _INPUTS = ("logs", "log", "before")
@@ -95,8 +86,7 @@ class Example(NamedTuple):
 
 def page(ctx: click.Context) -> str:
     """Return the help of the command of a context, as wide as its formatter."""
-    formatter = ctx.make_formatter()
-    command = ctx.command
+    formatter, command = ctx.make_formatter(), ctx.command
     command.format_usage(ctx, formatter)
     for paragraph in paragraphs(command):
         formatter.write_paragraph()
@@ -107,60 +97,55 @@ def page(ctx: click.Context) -> str:
             formatter.write_dl([(_unbroken(name), _unbroken(words)) for name, words in rows])
     if own_examples := examples(command):
         with formatter.section(_EXAMPLES.removesuffix(":")):
-            room = formatter.width - formatter.current_indent
-            formatter.write(
-                "".join(f"{' ' * formatter.current_indent}{line}\n" for line in fit_examples(own_examples, room))
-            )
+            pad = " " * formatter.current_indent
+            lines = fit_examples(own_examples, formatter.width - formatter.current_indent)
+            formatter.write("".join(f"{pad}{line}\n" for line in lines))
     return formatter.getvalue().rstrip("\n").replace(_HYPHEN, "-")
 
 
 def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
     """Yield the parts of a page that have a title and rows."""
-    if isinstance(ctx.command, click.Group):
-        yield from commands(ctx, ctx.command)
-    if rows := arguments(ctx.command):
-        yield "Arguments", rows
+    group = ctx.command
+    if isinstance(group, click.Group):
+        members = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+        rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in members if command}
+        yield from _sort_by_purpose(rows, COMMANDS)
+    if any(parameter.name == "logs" for parameter in ctx.command.params):
+        yield "Arguments", [("LOG", LOG)]  # other arguments are described in the text
     yield from options(ctx)
-    if rows := statuses(ctx.command):
-        yield "Exit status", rows
+    if own_statuses := statuses(ctx.command):
+        yield "Exit status", own_statuses
 
 
-def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the commands of a group by purpose, each in a line."""
-    members = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
-    rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in members if command}
-    grouped = {name for _, names in COMMANDS for name in names}
-    others = tuple(name for name in rows if name not in grouped)
-    for title, names in (*COMMANDS, ("Other commands", others)):
-        if own_rows := [rows[name] for name in names if name in rows]:
-            yield title, own_rows
-
-
-def arguments(command: click.Command) -> list[Row]:
-    """Return arguments that mean the same in several commands; others are described in the text."""
-    return [("LOG", LOG)] if any(parameter.name == "logs" for parameter in command.params) else []
+def _sort_by_purpose(
+    rows: dict[str, Row], groups: Sequence[tuple[str, tuple[str, ...]]]
+) -> Iterator[tuple[str, list[Row]]]:
+    grouped = {name for _, names in groups for name in names}
+    for title, names in groups:
+        if own := [rows[name] for name in names or rows.keys() if name in rows and (names or name not in grouped)]:
+            yield title, own
 
 
 def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
     """Yield the options of a command, by purpose."""
     own = [option for option in ctx.command.get_params(ctx) if isinstance(option, click.Option)]
-    records = {_long_name(option): option.get_help_record(ctx) for option in own}
-    rows = {name: record for name, record in records.items() if record}
-    grouped = {name for _, names in GROUPS for name in names}
-    others = tuple(name for name in rows if name not in grouped)
-    for title, names in (("Options", others), *GROUPS):
-        if own_rows := [rows[name] for name in names if name in rows]:
-            yield title, own_rows
+    records = {_long_name(option): record for option in own if (record := option.get_help_record(ctx))}
+    return _sort_by_purpose(records, GROUPS)
 
 
 def statuses(command: click.Command) -> list[Row]:
     """Return what the exit statuses of a command mean."""
-    own = _own_statuses(command)
-    names = {_long_name(parameter) for parameter in command.params}
+    is_gate = any(_long_name(parameter) == "fail-on" for parameter in command.params)
     reads = any(parameter.name in _INPUTS for parameter in command.params)
-    usual = {DONE, USAGE, *((FOUND,) if "fail-on" in names else ()), *((NO_INPUT, INTERRUPTED) if reads else ())}
-    gate = {NO_INPUT: GATE} if "fail-on" in names else {}
-    meanings = {status: STATUSES[status] for status in usual} | gate | own
+    usual = (0, 2, *((1,) if is_gate else ()), *((3, 130) if reads else ()))
+    meanings = {status: STATUSES[status] for status in usual} | ({3: GATE} if is_gate else {})
+    for text in (command.epilog or "", inspect.cleandoc(command.help or "")):
+        sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
+        parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
+        if len(parts) > 1:
+            own = zip(map(int, parts[1::2]), parts[2::2], strict=True)
+            meanings |= {status: f"{capitalize(words.rstrip(';,. '))}." for status, words in own}
+            break
     return [(str(status), meanings[status]) for status in sorted(meanings)]
 
 
@@ -173,12 +158,11 @@ def paragraphs(command: click.Command) -> list[str]:
 def examples(command: click.Command) -> list[Example]:
     """Return the examples of a command."""
     _, _, text = (command.epilog or "").partition(f"{_EXAMPLES}\n")
-    lines = [line.strip() for line in text.partition("\n\n")[0].splitlines() if line.strip()]
     found = []
-    for line in lines:
-        command_line, *note = re.split(r" {2,}", line, maxsplit=1)
-        text = note[0] if note else ""
-        found.append(Example(command_line, text[1:-1] if text.startswith("(") else text))
+    for line in filter(str.strip, text.partition("\n\n")[0].splitlines()):
+        command_line, *note = re.split(r" {2,}", line.strip(), maxsplit=1)
+        about = note[0] if note else ""
+        found.append(Example(command_line, about[1:-1] if about.startswith("(") else about))
     return found
 
 
@@ -195,16 +179,6 @@ def fit_examples(rows: Sequence[Example], width: int) -> Iterator[str]:
 
 def _long_name(parameter: click.Parameter) -> str:
     return max((*parameter.opts, ""), key=len).lstrip("-")
-
-
-def _own_statuses(command: click.Command) -> dict[int, str]:
-    for text in (command.epilog or "", inspect.cleandoc(command.help or "")):
-        sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
-        parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
-        if len(parts) > 1:
-            meanings = (capitalize(words.rstrip(";,. ")) for words in parts[2::2])
-            return {int(status): f"{words}." for status, words in zip(parts[1::2], meanings, strict=True)}
-    return {}
 
 
 def _continue_command(command: str, width: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
-from nccl_inspect.model.document import entries
+from nccl_inspect.model.document import clean, entries
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import tables
@@ -25,12 +25,12 @@ from nccl_inspect.report.tables import (
     draw_table,
     grid,
     matrix,
+    matrix_widths,
     pair_table,
     split_matrix,
-    total_width,
     wrap_notes,
 )
-from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.records import pick_fields
 
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50
@@ -124,44 +124,38 @@ def command(
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
         chosen = selection.sort_slowest_first(chosen, job).take(slowest)
-    if form == "table":
-        width = shared.output_width(out.target, UNBOUNDED)
-        is_global = job.rank_space == "global"
-        out.write(
-            _matrix(chosen, job.paths, width, is_global, by) if as_matrix else _table(chosen, width, job, slowest)
-        )
-    else:
+    if form != "table":
         out.write(_MATRICES[form](grid(chosen, by)) if as_matrix else _LISTS[form](chosen))
+    elif not chosen:
+        out.write("no path")
+    else:
+        width = shared.output_width(out.target, UNBOUNDED)
+        out.write(_matrix(chosen, width, job, by) if as_matrix else _table(chosen, width, job, slowest))
     return shared.status(job)
 
 
 def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
-    if not paths:
-        return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
     speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
     table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
         worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
         how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
-        table = table._replace(notes=[*table.notes, f"{len(paths):,} paths; narrow with {how}"])
+        table.notes.append(f"{len(paths):,} paths; narrow with {how}")
     return draw_table(table, width)
 
 
-def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by: str | None) -> str:
-    if not paths:
-        return "no path\n"
-    by = grid(paths, by).by
-    whole = matrix(paths, among, by)
+def _matrix(paths: Selection, width: int, job: Job, by: str | None) -> str:
+    whole, own = matrix(paths, job.paths, by), [] if job.rank_space == "global" else [OWN_RANKS]
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
-    if by == "host" and total_width(whole) > min(width, _READABLE):
-        rows, legend = tables.fold_hosts(paths, among, width)
-        return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
+    if grid(paths, by).by == "host" and sum(matrix_widths(whole)) - 2 > min(width, _READABLE):
+        rows, legend = tables.fold_hosts(paths, job.paths, width)
+        return "\n".join([*rows, "", *wrap_notes([*legend, *own], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in split_matrix(whole, width)
     ]
-    return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
+    return "\n\n".join([*parts, "\n".join([*whole.notes, *own])]) + "\n"
 
 
 def _matrix_csv(matrix: Grid) -> str:
@@ -176,15 +170,13 @@ def _matrix_csv(matrix: Grid) -> str:
 
 def _matrix_json(matrix: Grid) -> str:
     """Return names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
-    rows = [[_ways(matrix.cells.get((src, dst), {})) for dst in matrix.names] for src in matrix.names]
+
+    def ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
+        numbers = ((clean(pick_fields(kind, "detail", "gdr", "verdict")), pairs) for kind, pairs in cell.items())
+        return [{**kind, "pairs": pairs} for kind, pairs in numbers]
+
+    rows = [[ways(matrix.cells.get((src, dst), {})) for dst in matrix.names] for src in matrix.names]
     return json.dumps({"by": matrix.by, "names": matrix.names, "rows": rows}, indent=1) + "\n"
-
-
-def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
-    return [
-        {"detail": escape_controls(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
-        for kind, pairs in cell.items()
-    ]
 
 
 _LISTS: dict[str, Callable[[Selection], str]] = {

@@ -30,9 +30,7 @@ Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
 
 
-def question(
-    answer: Answer, noun: str, *, tells_logs: bool = False
-) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
+def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
@@ -51,34 +49,36 @@ def question(
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
-            rows, none = rows_of(job, places.make_test(job), **own, **({"logs": logs} if tells_logs else {}))
+            rows, none = rows_of(job, places.make_test(job), **own)
             if not rows:
                 print_stderr(none)
             shown: Any = rows[:limit]
-            width = shared.output_width(out.target, tables.UNBOUNDED)
+            width, text = shared.output_width(out.target, tables.UNBOUNDED), f"no {noun}"
             if form == "json":
-                out.write(json.dumps([clean(asdict(row)) for row in shown], indent=1))
+                text = json.dumps([clean(asdict(row)) for row in shown], indent=1)
             elif form == "csv":
-                out.write(tables.write_records(field_names(answer.record), [asdict(row) for row in shown]))
-            elif not shown:
-                out.write(f"no {noun}")
-            else:
+                text = tables.write_records(field_names(answer.record), [asdict(row) for row in shown])
+            elif shown:
                 table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
                 if width < tables.UNBOUNDED and len(shown) < len(rows):
-                    table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-                out.write(tables.draw_table(table, width))
+                    table.notes.append(f"{len(shown)} of {count(len(rows), noun)}")
+                text = tables.draw_table(table, width)
+            out.write(text)
             return shared.status(job)
 
-        few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
-        among = shared.rank_and_host_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts")
-        written = shared.format_option(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
-        return shared.inputs(among(few(written)))
+        return shared.together(
+            shared.inputs,
+            shared.rank_and_host_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts"),
+            click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s."),
+            shared.format_option(("table", "csv", "json")),
+            shared.read_options,
+            shared.output_options,
+        )(command)
 
     return decorate
 
 
 def _fits_rank(row: Any, fits: Fits) -> bool:
-    """Return whether a row about one rank is about one of the wanted ranks and hosts."""
     return fits([] if row.rank is None else [row.rank], [row.host])
 
 
@@ -99,11 +99,8 @@ def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
 
     A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
     """
-    rows = [
-        row
-        for row in machine_answers.list_hosts(job)
-        if fits(row.ranks, [row.host]) and (not rules or not rules.isdisjoint(row.findings))
-    ]
+    rows = [row for row in machine_answers.list_hosts(job) if fits(row.ranks, [row.host])]
+    rows = [row for row in rows if not rules or not rules.isdisjoint(row.findings)]
     return rows, "no host matches" if job.hosts else "the log names no host"
 
 
@@ -136,11 +133,8 @@ def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     a NIC that is idle at the start of a log may be used later.
     """
     everything = machine_answers.list_nics(job)
-    rows = [
-        row
-        for row in everything
-        if (not states or row.state in states) and fits([*row.ranks, *row.pxn_ranks], [row.host])
-    ]
+    rows = [row for row in everything if fits([*row.ranks, *row.pxn_ranks], [row.host])]
+    rows = [row for row in rows if not states or row.state in states]
     none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
     return rows, none if everything else _NO_NIC
 
@@ -270,7 +264,7 @@ _NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=
 
 
 @click.command(epilog=_MEMORY, short_help="List what NCCL allocated, by rank, communicator and kind.")
-@question(rank_answers.MEMORY, "row", tells_logs=True)
+@question(rank_answers.MEMORY, "row")
 @click.option(
     "--memory",
     "memories",
@@ -279,16 +273,17 @@ _NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=
     metavar="WHERE",
     help="Only memory of GPU or of host. May be repeated.",
 )
-def memory(job: Job, fits: Fits, memories: tuple[str, ...], logs: tuple[str, ...]) -> Answered:
+def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
     """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
 
     Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
     thread allocated between the first and the last line of its initialisation. The logs are read twice, so standard
     input cannot be used.
     """
-    if shared.inputs_or_stdin(logs) == ["-"]:
+    logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
+    if logs == ["-"]:
         raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
-    everything = rank_answers.list_memory(job, EventStream(list(logs)).with_places())
+    everything = rank_answers.list_memory(job, EventStream(logs).with_places())
     rows = [row for row in everything if (not memories or row.memory in memories) and _fits_rank(row, fits)]
     return rows, "no allocation matches" if everything else _NO_ALLOCATION
 
@@ -310,12 +305,7 @@ Examples:
 @shared.read_options
 @shared.output_options
 def traffic(
-    logs: tuple[str, ...],
-    names: tuple[str, ...],
-    by: str,
-    form: str,
-    options: reading.Options,
-    out: shared.Output,
+    logs: tuple[str, ...], names: tuple[str, ...], by: str, form: str, options: reading.Options, out: shared.Output
 ) -> int:
     """Show collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 

@@ -67,25 +67,12 @@ class Output(Frozen):
     target: str
     style: Style
 
-    @classmethod
-    def from_options(cls, output: str, no_color: bool, verbose: bool) -> Output:
-        """Return the output that the options ask for."""
-        return cls(output, choose_style(no_color, output, verbose))
-
     def write(self, text: str) -> None:
-        """Write a report to a file or to standard output.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write a report as :func:`write_lines` does."""
         write_lines(text.removesuffix("\n").split("\n"), self.target)
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Write lines as they come.
-
-        Raises:
-            NcclInspectError: they cannot be written.
-        """
+        """Write lines as :func:`write_lines` does."""
         write_lines(lines, self.target)
 
 
@@ -95,7 +82,10 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         atomic_files.write_lines(target, "-o", lines)
         return
     try:
-        atomic_files.write_to_stdout(lines)
+        stream, encoding, errors = atomic_files.standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
+        for line in lines:
+            stream.write(f"{line}\n".encode(encoding, errors))
+        stream.flush()
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:
@@ -112,45 +102,53 @@ _MAX_PROBLEMS = 20
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
-def _pack_options(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
-    """Return the command with some of its options packed into one argument.
+def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds several options, in their order."""
 
-    Args:
-        pack: makes the argument from the options.
-        parts: names of the options, with defaults for those that the command lacks.
-    """
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-    @wraps(command)
-    def call_with_parts(**options: Any) -> object:
-        own = {name: options.pop(name, default) for name, default in parts.items()}
-        return command(**options, **{into: pack(**own)})
-
-    return cast(_Command, call_with_parts)
+    return add
 
 
-def inputs(command: _Command) -> _Command:
-    """Add LOG… and --max-unpacked."""
-    limit = click.option(
+def _pack_options(into: str, pack: Callable[..., object], **parts: object) -> Callable[[_Command], _Command]:
+    """Return a decorator that makes one argument of options, which have defaults for commands without them."""
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def call_with_parts(**options: Any) -> object:
+            own = {name: options.pop(name, default) for name, default in parts.items()}
+            return command(**options, **{into: pack(**own)})
+
+        return cast(_Command, call_with_parts)
+
+    return decorate
+
+
+def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+    """Set the limit for this command and its worker processes."""
+    if value is not None:
+        compression.parse_size(value)
+        before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
+        os.environ[compression.VARIABLE] = value
+        ctx.call_on_close(lambda: os.environ.update(before))
+
+
+inputs = together(
+    click.option(
         "--max-unpacked",
         metavar="SIZE",
         expose_value=False,
         callback=_limit,
         help="Limit on decompressed size, such as 200G. Default: 64G, and 2,000 times the compressed size.",
-    )
-    return limit(click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command))
+    ),
+    click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE),
+)
 
 
-def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
-    """Set the limit for this command and its worker processes."""
-    if value is None:
-        return
-    compression.parse_size(value)
-    before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
-    os.environ[compression.VARIABLE] = value
-    ctx.call_on_close(lambda: os.environ.update(before))
-
-
-def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_rules(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
@@ -160,46 +158,33 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
     return [CompletionItem(rule.name, help=rule.title) for rule in rules]
 
 
-def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return completions of a machine type, for the shell."""
-    from click.shell_completion import CompletionItem  # only when a shell asks
-
+def _complete_platforms(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
     from nccl_inspect import platforms
 
-    return [CompletionItem(name) for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
-
-
-def rule_or_line(command: _Command) -> _Command:
-    """Add RULE|LINE; shells complete the rules."""
-    return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
+    return [name for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
 
 
 def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that takes rules and may be repeated; shells complete them."""
-    return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=_rule_names, **about)
+    return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=complete_rules, **about)
 
 
-def rule_options(command: _Command) -> _Command:
-    """Add --select and --ignore."""
-    select = rules_option("--select", help="Run only these rules: name, glob or category. May be repeated.")
-    return select(rules_option("--ignore", help="Skip these rules. May be repeated.")(command))
+rule_options = together(
+    rules_option("--select", help="Run only these rules: name, glob or category. May be repeated."),
+    rules_option("--ignore", help="Skip these rules. May be repeated."),
+)
 
 
 def fail_on_option(words: str) -> Callable[[_Command], _Command]:
     """Add --fail-on."""
-    return click.option(
-        "--fail-on",
-        type=click.Choice(("error", "warning", "info", "never")),
-        default="never",
-        show_default=True,
-        help=words,
-    )
+    levels = click.Choice(("error", "warning", "info", "never"))
+    return click.option("--fail-on", type=levels, default="never", show_default=True, help=words)
 
 
-def gate_options(command: _Command) -> _Command:
-    """Add --fail-on, --select and --ignore."""
-    words = "Exit with status 1 if there is a finding of this severity or higher, or the job failed."
-    return fail_on_option(words)(rule_options(command))
+gate_options = together(
+    fail_on_option("Exit with status 1 if there is a finding of this severity or higher, or the job failed."),
+    rule_options,
+)
 
 
 def status(job: Job, fail_on: str = "never") -> int:
@@ -208,13 +193,8 @@ def status(job: Job, fail_on: str = "never") -> int:
         return PROCESS.status if job.partial else 0
     from nccl_inspect.judging.engine import SEVERITIES  # a missing log is said before this is loaded
 
-    limit = SEVERITIES.index(fail_on)
-    severities = (
-        *(finding.severity for finding in job.findings),
-        *(standing.severity for standing in job.jobs if standing.severity),
-    )
-    severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
-    return gate(severe or job.verdict == "failed", job)
+    found = {finding.severity for finding in job.findings} | {standing.severity for standing in job.jobs}
+    return gate(job.verdict == "failed" or not found.isdisjoint(SEVERITIES[SEVERITIES.index(fail_on) :]), job)
 
 
 def gate(closed: bool, *jobs: Job) -> int:
@@ -228,57 +208,45 @@ def gate(closed: bool, *jobs: Job) -> int:
     return 1 if closed else NoInputError.exit_code if unread else 0
 
 
-def platform_options(command: _Command) -> _Command:
-    """Add --platform, --topology, --config and --no-config (:func:`with_settings_file`).
-
-    Together with the options for rules they become the argument ``options``.
-    """
-    command = _pack_options(
-        command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
-    )
-    for option in (
-        _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
-        _remembered_option(
-            "--config",
-            metavar="FILE",
-            type=FILE,
-            help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
-        ),
-        click.option(
-            "--platform",
-            metavar="NAME",
-            shell_complete=_platform_names,
-            help="Machine type, such as p5.48xlarge, if the log does not name it.",
-        ),
-        click.option(
-            "--topology",
-            "topologies",
-            multiple=True,
-            metavar="FILE",
-            type=FILE,
-            help="Topology file: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
-            "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
-    return click.option(name, expose_value=False, callback=_remember, **about)
+
+    def remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
+        ctx.meta[f"{__name__}.{option.name}"] = value
+
+    return click.option(name, expose_value=False, callback=remember, **about)
 
 
-def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    ctx.meta[f"{__name__}.{option.name}"] = value
+platform_options = together(
+    click.option(
+        "--topology",
+        "topologies",
+        multiple=True,
+        metavar="FILE",
+        type=FILE,
+        help="Topology file: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
+        "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
+    ),
+    click.option(
+        "--platform",
+        metavar="NAME",
+        shell_complete=_complete_platforms,
+        help="Machine type, such as p5.48xlarge, if the log does not name it.",
+    ),
+    _remembered_option(
+        "--config",
+        metavar="FILE",
+        type=FILE,
+        help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
+    ),
+    _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
+    _pack_options("options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None),
+)
+"""Those for settings: :func:`with_settings_file`. The others become, with those for rules, the argument ``options``."""
 
 
 def with_settings_file(options: Options) -> Options:
-    """Return the options of the current command, completed by the settings file, which is named on stderr.
-
-    Raises:
-        NcclInspectError: the file is invalid.
-    """
+    """Return the options of the current command, completed by the settings file, which is named on stderr."""
     meta = click.get_current_context().meta
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
     if named and unwanted:
@@ -292,30 +260,39 @@ def with_settings_file(options: Options) -> Options:
     return configuration.complete_options(options, path)
 
 
-def read_options(command: _Command) -> _Command:
-    """Add the options for reading and judging a job."""
-    jobs = _remembered_option(
+job_options = together(
+    click.option(
+        "--job",
+        metavar="N|NAME",
+        help="Judge this job of an input that holds several: number or name in the table of summarize. "
+        "Default: the worst.",
+    ),
+    click.option(
+        "--run",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
+    ),
+)
+"""They become part of the argument ``options``."""
+read_options = together(
+    _remembered_option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
-    )
-    progress = _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS)
-    return jobs(progress(job_options(platform_options(command))))
-
-
-def progress_option(command: _Command) -> _Command:
-    """Add --progress for a command that reads in its own way."""
-    return click.option("--progress/--no-progress", default=None, help=_PROGRESS)(command)
-
-
-def color_option(command: _Command) -> _Command:
-    """Add --no-color."""
-    return click.option(
-        "--no-color",
-        is_flag=True,
-        help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
-    )(command)
+    ),
+    _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS),
+    job_options,
+    platform_options,
+)
+progress_option = click.option("--progress/--no-progress", default=None, help=_PROGRESS)
+"""For a command that reads in its own way."""
+color_option = click.option(
+    "--no-color",
+    is_flag=True,
+    help="Disable colors (same as the variable NO_COLOR; FORCE_COLOR enables them in pipes).",
+)
 
 
 def target_option(words: str, default: str = "-") -> Callable[[_Command], _Command]:
@@ -323,18 +300,24 @@ def target_option(words: str, default: str = "-") -> Callable[[_Command], _Comma
     return click.option("-o", "--output", metavar="FILE", type=FILE, default=default, is_eager=True, help=words)
 
 
-def output_options(command: _Command) -> _Command:
-    """Add --output and --no-color; they become the argument ``out``."""
-    target = target_option("Write to FILE instead of standard output; FILE.gz is compressed.")
-    return color_option(
-        target(_pack_options(command, "out", Output.from_options, output="-", no_color=False, verbose=False))
-    )
-
-
-def append_option(command: _Command) -> _Command:
-    """Add --store to a command that follows a job to its end."""
-    words = "When the job is over, append it to this store of 'nccl-inspect fleet'."
-    return click.option("--store", metavar="DIR|URL", type=FILE, default="", help=words)(command)
+output_options = together(
+    color_option,
+    target_option("Write to FILE instead of standard output; FILE.gz is compressed."),
+    _pack_options(
+        "out",
+        lambda output, no_color, verbose: Output(output, choose_style(no_color, output, verbose)),
+        output="-",
+        no_color=False,
+        verbose=False,
+    ),
+)
+append_option = click.option(
+    "--store",
+    metavar="DIR|URL",
+    type=FILE,
+    default="",
+    help="When the job is over, append it to this store of 'nccl-inspect fleet'.",
+)
 
 
 def verbose_option(words: str) -> Callable[[_Command], _Command]:
@@ -400,7 +383,12 @@ def read(
         print_stderr(f"warning: {misfit}")
     problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     print_problems(problems)
-    mention_others(job, tells_runs, tells_jobs)
+    if job.jobs and not tells_jobs:
+        worst = f"the worst of {count(len(job.jobs), 'job')}: {job.name}"
+        print_stderr(f"{worst}; --job selects another, 'summarize' lists all")
+    if job.earlier_runs and not tells_runs:
+        runs = count(len(job.earlier_runs), "earlier run")
+        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
     return job
 
 
@@ -412,36 +400,9 @@ def print_problems(problems: Sequence[str]) -> None:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
 
 
-def job_options(command: _Command) -> _Command:
-    """Add --job and --run; they become part of the argument ``options``."""
-    words = "Judge run N of a restarted job; 1 is the first. Default: the latest."
-    run = click.option("--run", type=click.IntRange(1), metavar="N", help=words)
-    job = click.option(
-        "--job",
-        metavar="N|NAME",
-        help="Judge this job of an input that holds several: number or name in the table of summarize. "
-        "Default: the worst.",
-    )
-    return job(run(command))
-
-
-def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
-    """Name other jobs and runs of the input on stderr, if the report does not."""
-    if job.jobs and not tells_jobs:
-        print_stderr(
-            f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all"
-        )
-    if job.earlier_runs and not tells_runs:
-        runs = count(len(job.earlier_runs), "earlier run")
-        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
-
-
-_KNOWN_SUFFIXES = frozenset(
-    (
-        *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
-        *("htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
-        *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
-    )
+_KNOWN_SUFFIXES = (
+    *("csv", "tsv", "xls", "xlsx", "ods", "parquet", "htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
+    *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
 )
 """Suffixes that state a file's format: plain text under such a name is a mistake."""
 
@@ -459,9 +420,8 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
             return value
         output = ctx.params.get("output", "-")
         suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
-        others = choices if load and suffix and suffix not in choices else ()
-        own = (choice for choice in others if load and suffix in getattr(load(choice), "SUFFIXES", ()))
-        name = next(own, suffix)
+        others = choices if suffix and suffix not in choices else ()
+        name = next((one for one in others if load and suffix in getattr(load(one), "SUFFIXES", ())), suffix)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
@@ -505,66 +465,54 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
         of_ranks: help of --rank: ``Only paths from or to these ranks``.
     """
 
-    def decorate(command: _Command) -> _Command:
-        @wraps(command)
-        def call_with_parts(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
-            from nccl_inspect.answers import selection
-
-            places = selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
-            return command(**options, places=places)
-
-        named = f"{on_hosts}: name, glob or node-[01-16]."
-        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
-        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
-        return rank(host(cast(_Command, call_with_parts)))
-
-    return decorate
+    named = f"{on_hosts}: name, glob or node-[01-16]."
+    return together(
+        click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8."),
+        click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named),
+        _pack_options("places", _make_places, wanted_ranks=(), wanted_hosts=()),
+    )
 
 
-_OUTPUT = "output"
-"""The parameter that names the output, in all commands."""
-_LOGS = "logs"
-"""The argument that means standard input if it is empty."""
-_OTHER_COMPRESSIONS = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
+def _make_places(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...]) -> object:
+    from nccl_inspect.answers import selection
+
+    return selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
+
+
+_OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst")
 """Suffixes of other compressions than gzip: what is written to such a file would be no such thing."""
 
 
-def require_known_compression(ctx: click.Context) -> None:
-    """Refuse, before anything is read, a name after ``-o`` that asks for a compression that is not there."""
-    target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
-    if target.suffix.lower() in _OTHER_COMPRESSIONS:
+def check_target(ctx: click.Context) -> str:
+    """Return the file of ``-o``, which is to be written; empty for standard output.
+
+    Raises:
+        NcclInspectError: before anything is read, if it asks for a compression that is not there, or is an input.
+    """
+    target = str(ctx.params["output"])
+    path = PurePath(target)
+    if path.suffix.lower() in _OTHER_COMPRESSIONS:
         raise NcclInspectError(
-            f"{target}: cannot write {target.suffix}, only .gz",
-            f"use -o {target.stem}.gz, or -o {target.stem} and compress that file",
+            f"{target}: cannot write {path.suffix}, only .gz",
+            f"use -o {path.stem}.gz, or -o {path.stem} and compress that file",
         )
-
-
-def require_no_input(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that ``-o`` does not replace an input."""
-    target = ctx.params.get(_OUTPUT, "-")
     if target in atomic_files.STDOUT:
-        return
+        return ""
     try:
         status = Path(target).stat()
     except OSError:  # nothing can be lost
-        return
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        return
-    for parameter in ctx.command.params:
-        if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
+        return target
+    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
+    for parameter in ctx.command.params if is_file or is_folder else ():
+        if parameter.type is not FILE or parameter.name in (None, "output"):
             continue
         value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{__name__}.{parameter.name}"))
         names = value if isinstance(value, list | tuple) else [value]
-        for name in (*filter(None, names), *(["-"] if parameter.name == _LOGS and not names else [])):
+        for name in (*filter(None, names), *(["-"] if parameter.name == "logs" and not names else [])):
             if lost := _find_lost(name, target, status):
-                what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
+                what = "is one of the inputs" if is_file else f"holds one of the inputs, {lost}"
                 raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
-
-
-def find_unwritten(ctx: click.Context) -> str:
-    """Return the file of ``-o``, which is not written yet when a command begins; empty for standard output."""
-    target = str(ctx.params.get(_OUTPUT, "-"))
-    return "" if target in atomic_files.STDOUT else target
+    return target
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:

@@ -31,7 +31,6 @@ Examples:
 
 
 def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    """Return the named fields of the document, checked."""
     wanted = [field for value in values for field in value.replace(" ", "").split(",") if field]
     if wanted and not ctx.resilient_parsing:
         from nccl_inspect.model.document import fields  # only on request

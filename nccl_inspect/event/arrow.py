@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -91,39 +91,29 @@ def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event
-    numbers = {
-        event_object: number
-        for number, event_object in enumerate(event_object for group in by_kind.values() for event_object in group)
-    }
+    numbers = {number: at for at, number in enumerate(chain.from_iterable(by_kind.values()))}
     places = pa.array([numbers[id(event)] for _, event in events])
-    groups = [_Group(list(group.values())) for group in by_kind.values()]
+    groups: list[dict[str, Sequence[Any]]] = []  # what events of one class state, by column
+    for kind, group in by_kind.items():
+        stated = zip(*map(values, group.values()), strict=True)
+        groups.append(dict(zip(list_columns(kind.__name__), stated, strict=True)))
+        groups[-1][WHERE] = groups[-1]["kind"] = [kind.__name__] * len(group)
     wheres = dict(zip(Where._fields, zip(*(where for where, _ in events), strict=True), strict=True))
     arrays = []
     for column in columns:
         if column.name in wheres:
             arrays.append(_array(column, wheres[column.name]))
-        elif any(column.name in group.values for group in groups):
-            arrays.append(pa.concat_arrays([group.array(column) for group in groups]).take(places))
+        elif any(column.name in group for group in groups):
+            own = [
+                _array(column, group[column.name])
+                if column.name in group
+                else pa.nulls(len(group["kind"]), column.type)
+                for group in groups
+            ]
+            arrays.append(pa.concat_arrays(own).take(places))
         else:  # most columns of most batches hold nothing and cost nothing
             arrays.append(pa.nulls(len(events), column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-
-class _Group:
-    """Holds what events of one class state, by column."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self._size = len(events)
-        kind = type(events[0]).__name__
-        columns = zip(*map(values, events), strict=True)
-        self.values: dict[str, Sequence[Any]] = dict(zip(list_columns(kind), columns, strict=True))
-        del self.values[WHERE]
-        self.values["kind"] = [kind] * self._size
-
-    def array(self, column: pa.Field) -> pa.Array:
-        """Return a column, which the events of this class may not have."""
-        column_values = self.values.get(column.name)
-        return pa.nulls(self._size, column.type) if column_values is None else _array(column, column_values)
 
 
 def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:

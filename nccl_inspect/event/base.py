@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.util import secrets as masking
@@ -68,6 +69,11 @@ class Where(NamedTuple):
 _NOWHERE = Where()
 
 
+def _place_field(name: str) -> Any:
+    """Return the property that gives what is known of the place of a line."""
+    return property(attrgetter(f"where.{name}"))
+
+
 @keyword_only
 class Event(Frozen):
     """Holds what every event has: the message, the production that recognised it, and where it stood."""
@@ -80,50 +86,24 @@ class Event(Frozen):
     production: str = ""
     message: str = ""
 
-    @property
-    def source(self) -> str:
-        """Return the name of the input."""
-        return self.where.source
-
-    @property
-    def line(self) -> int:
-        """Return the number of the line in its source, from 1."""
-        return self.where.line
-
-    @property
-    def time(self) -> str | None:
-        """Return the time stamp as printed, by NCCL or by what collected the log."""
-        return self.where.time
-
-    @property
-    def host(self) -> str | None:
-        """Return the host that the prefix names: under Kubernetes the pod; None for a bare line."""
-        return self.where.host
-
-    @property
-    def pid(self) -> int | None:
-        """Return the process."""
-        return self.where.pid
-
-    @property
-    def tid(self) -> int | None:
-        """Return the kernel's id of the thread; equal to pid for the main thread."""
-        return self.where.tid
-
-    @property
-    def device(self) -> int | None:
-        """Return the current CUDA device of the calling thread; not always that of the rank."""
-        return self.where.device
-
-    @property
-    def level(self) -> str:
-        """Return INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
-        return self.where.level
-
-    @property
-    def location(self) -> str | None:
-        """Return ``file:line`` (or whatever a plugin gave) of a WARN."""
-        return self.where.location
+    source: ClassVar[str] = _place_field("source")
+    """The name of the input."""
+    line: ClassVar[int] = _place_field("line")
+    """The number of the line in its source, from 1."""
+    time: ClassVar[str | None] = _place_field("time")
+    """The time stamp as printed, by NCCL or by what collected the log."""
+    host: ClassVar[str | None] = _place_field("host")
+    """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
+    pid: ClassVar[int | None] = _place_field("pid")
+    """The process."""
+    tid: ClassVar[int | None] = _place_field("tid")
+    """The kernel's id of the thread; equal to pid for the main thread."""
+    device: ClassVar[int | None] = _place_field("device")
+    """The current CUDA device of the calling thread; not always that of the rank."""
+    level: ClassVar[str] = _place_field("level")
+    """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
+    location: ClassVar[str | None] = _place_field("location")
+    """``file:line`` (or whatever a plugin gave) of a WARN."""
 
     def __hash__(self) -> int:
         return hash((type(self), self.where, self.message))
@@ -136,14 +116,12 @@ class Event(Frozen):
     @classmethod
     def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
         """Return the event of a parsed message: its values, and the constants that the production states."""
-        constants: dict[str, Any] = {name: _constant(text) for name, text in production.constants.items()}
-        return cls(
-            dialect=production.dialect,
-            production=production.name,
-            message=message,
-            **cls.arrange(values),
-            **constants,
-        )
+        constants: dict[str, Any] = {
+            name: int(text) if text.isdecimal() else _FLAGS.get(text, text)
+            for name, text in production.constants.items()
+        }
+        of, name = production.dialect, production.name
+        return cls(dialect=of, production=name, message=message, **cls.arrange(values), **constants)
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -155,11 +133,6 @@ PlacedEvent: TypeAlias = tuple[Where, Event]
 """Where a line stood, and the event that it states: the same object wherever a line says the same."""
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}
-
-
-def _constant(text: str) -> object:
-    """Return what a grammar file states of a field: a flag, a number or a text."""
-    return int(text) if text.isdecimal() else _FLAGS.get(text, text)
 
 
 @keyword_only

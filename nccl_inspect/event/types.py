@@ -21,20 +21,6 @@ _DEVICE = r"\[(?P<index>\d+)\](?:=\{(?P<ports>[^}]*)\}|(?P<name>[^\s:]+):(?P<por
 _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
 
 
-def merge_devices(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a message; the devices from the first brace of the text on join its list of devices.
-
-    A device with several ports is named as later releases name it.
-    """
-    devices = list(values.get("devices", ()))
-    for match in re.finditer(_DEVICE, f"[{values['_first']}]={{{values['_merged']}"):
-        ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
-        if ports:
-            name, port = ("+".join(entry[part] for entry in ports) for part in ("name", "port"))
-            devices.append((int(match["index"]), name, port, ports[0]["link"]))
-    return {**values, "devices": tuple(devices)}
-
-
 _RANK = compile_later(r"\d{1,7}")
 _WHO = ("ranks", "node", "ended_pid")
 _ALL = (*_WHO, "exit_code", "signal", "how")
@@ -204,10 +190,15 @@ class NetDevices(Event):
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return each of the merged ports (2.20 to 2.23) as a device, and what HPC-X may use as a link."""
-        merged = merge_devices(values) if "_merged" in values else values
-        devices = merged.get("devices") or ()
-        devices = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
-        return Event.arrange({**merged, "devices": devices})
+        devices = list(values.get("devices") or ())
+        text = f"[{values['_first']}]={{{values['_merged']}" if "_merged" in values else ""  # from the first brace on
+        for match in re.finditer(_DEVICE, text):
+            ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
+            if ports:  # several are named as later releases name them
+                name, port = ("+".join(entry[part] for entry in ports) for part in ("name", "port"))
+                devices.append((int(match["index"]), name, port, ports[0]["link"]))
+        plain = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
+        return Event.arrange({**values, "devices": plain})
 
 
 @keyword_only

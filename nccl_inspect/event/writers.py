@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NamedTuple
@@ -17,7 +17,7 @@ from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_value
 from nccl_inspect.util.atomic_files import strip_compression
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _REMEMBERED = 1 << 11
 """Texts that were written and are still known, of each kind."""
 _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
@@ -80,24 +80,14 @@ def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryI
                 writer.write_table(group)
 
 
-def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO, is_file: bool | None = None) -> None:
     """Write the file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
     from nccl_inspect.event import arrow
 
-    new = ipc.new_file if file.seekable() else ipc.new_stream
+    new = ipc.new_file if (file.seekable() if is_file is None else is_file) else ipc.new_stream
     with new(file, arrow.schema(kinds)) as writer:
-        for batch in arrow.batches(events, kinds):
-            writer.write_batch(batch)
-
-
-def _arrow_stream(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    from pyarrow import ipc
-
-    from nccl_inspect.event import arrow
-
-    with ipc.new_stream(file, arrow.schema(kinds)) as writer:
         for batch in arrow.batches(events, kinds):
             writer.write_batch(batch)
 
@@ -113,7 +103,9 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
     def write_fields(event: Event) -> str:
         cells = blank.copy()
         for name, value in list_fields(event).items():
-            cells[places[name]] = _cell(name, value)
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            cells[places[name]] = _json(_name_values(name, value)) if isinstance(value, list | tuple) else value
         return _row(cells)
 
     file.write(f"{_row(names)}\n".encode())
@@ -125,14 +117,6 @@ def _row(cells: Iterable[object]) -> str:
     row = io.StringIO()
     csv.writer(row, lineterminator="\n").writerow(cells)
     return row.getvalue()[:-1]
-
-
-def _cell(name: str, value: Any) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return _json(_name_values(name, value))
-    return value
 
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
@@ -159,10 +143,7 @@ def _lines(
 ) -> Iterator[bytes]:
     """Yield a line for each event: what lines have alike is written once, and all but the number of the line mostly is.
 
-    Args:
-        begun: writes the kind of an event and its source, up to the number of the line.
-        placed: writes who printed it, and when: what is known of its place behind that number.
-        stated: writes what an event states.
+    The parts of a line are: kind and source, up to the number of the line; who printed it, and when; what it states.
     """
     write_begin = lru_cache(_REMEMBERED)(lambda kind, source: begun(kind, plain_value("source", source)))
     write_fields = lru_cache(_REMEMBERED)(stated)
@@ -181,14 +162,10 @@ def _name_values(name: str, value: Any) -> Any:
     return dict(value) if name == "values" else value
 
 
-def _json(value: object) -> str:
-    return _ENCODER.encode(value)
-
-
 FORMATS: dict[str, Format] = {
     "parquet": Format(_parquet, (".parquet", ".pq"), streams=False),
     "arrow": Format(_arrow, (".arrow", ".feather", ".ipc")),
-    "arrow-stream": Format(_arrow_stream, (".arrows",)),
+    "arrow-stream": Format(partial(_arrow, is_file=False), (".arrows",)),
     "csv": Format(_csv, (".csv",), text=True),
     "jsonl": Format(_jsonl, (".jsonl", ".ndjson"), text=True),
 }

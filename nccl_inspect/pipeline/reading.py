@@ -29,7 +29,7 @@ from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_exc
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.memory import keep_reserve
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen, frozen, values
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
@@ -376,7 +376,7 @@ class Judge:
         job = self.judge_fold(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
         job.passed_over = beside.passed_over
         for record in (job, *job.communicators, *job.notices, *job.last_lines):
-            record.make_fields()
+            values(record)
         return job
 
     def judge_fold(

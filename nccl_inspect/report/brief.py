@@ -64,13 +64,12 @@ def lines(job: Job) -> list[BriefLine]:
     if job.verdict == "ok":
         rows = rows_by_kind(job.paths)
         kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows]
-        about = _label_line("paths", shorten_list(kinds, _MAX_KINDS))
         ends = [finding.summary for finding in job.findings if finding.root and finding.category == _IN_HEADLINE[0]]
-        noted = [line for end in ends[:_MAX_SIGNS] for line in _label_line("note", _fit_sentences(end))]
-        rest = [*noted, *_mention_others(job), *_job(job), *about]
+        noted = [BriefLine("note", _fit_sentences(end)) for end in ends[:_MAX_SIGNS]]
+        rest = [*noted, *_job(job), BriefLine("paths", shorten_list(kinds, _MAX_KINDS))]
     else:
         rest = list(_list_unsound(job, first))
-    summary = [BriefLine("", headline), *rest]
+    summary = [line for line in (BriefLine("", headline), *rest) if line.text]
     for label in _LEFT_OUT_FIRST:
         found = [at for at, line in enumerate(summary) if line.label == label]
         if found and len(summary) > MAX_LINES:
@@ -80,15 +79,23 @@ def lines(job: Job) -> list[BriefLine]:
 
 def render(job: Job, form: str = "text") -> str:
     """Return the lines as text that ends with a line end."""
-    if form != "markdown":
-        texts = ((line.label, f"{line.text}: {_cut_quote(line)}" if line.quote else line.text) for line in lines(job))
-        return "".join(
-            f"{label}: {escape_controls(text)}\n" if label else f"{escape_controls(text)}\n" for label, text in texts
-        )
-    marked = (
-        (line.label, _mark_line(line) if line.label else f"**{escape_markdown(line.text)}**") for line in lines(job)
-    )
-    return "".join(f"- **{label}:** {text}\n" if label else f"{text}\n\n" for label, text in marked)
+    return "".join(_mark_line(line) if form == "markdown" else _plain_line(line) for line in lines(job))
+
+
+def _plain_line(line: BriefLine) -> str:
+    text = f"{line.text}: {_cut_quote(line)}" if line.quote else line.text
+    return f"{line.label}: {escape_controls(text)}\n" if line.label else f"{escape_controls(text)}\n"
+
+
+def _mark_line(line: BriefLine) -> str:
+    text = escape_markdown(line.text)
+    if not line.label:
+        return f"**{text}**\n\n"
+    if line.quote:
+        text += f": {code_span(_cut_quote(line))}"
+    elif line.label in _STEPS and not is_sentence(line.text):
+        text = code_span(line.text)
+    return f"- **{line.label}:** {text}\n"
 
 
 def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
@@ -97,29 +104,29 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     if lead and not (lead.confidence == "certain" and lead.fatal):
         roots = (finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible")
         told = next(roots, lead)
-    yield from _label_line("where", first.where)
+    yield BriefLine("where", first.where)
     if has_story(job):
-        yield BriefLine(
-            "story",
-            "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job)),
-        )
+        told_lines = (f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job))
+        yield BriefLine("story", "; then ".join(told_lines))
     else:
-        yield from _label_line("since", first.since if job.verdict == "failed" or lead is None else "")
+        yield BriefLine("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead and told:
         cause = told.cause if told is lead else told.summary
         is_sure = told.confidence == "certain" or "likely" in cause
         yield BriefLine("cause", _fit_sentences(cause if is_sure else f"{told.confidence}: {cause}"))
-        yield from _label_line("cost", "" if lead.fatal else _fit_sentences(lead.impact))
-        yield from _label_line("confirm", _fit_sentences(lead.confirm))
-    yield from _label_line("fix" if lead else "do", first.do)
+        yield BriefLine("cost", "" if lead.fatal else _fit_sentences(lead.impact))
+        yield BriefLine("confirm", _fit_sentences(lead.confirm))
+    yield BriefLine("fix" if lead else "do", first.do)
     names = short_names(job)
     for line in _evidence(told, lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
-        yield from _signs(job)
+        roots = (finding for finding in job.findings if finding.root and job.verdict == "unknown")
+        signs = [finding for finding in roots if finding.category not in _IN_HEADLINE]  # what the log suggests
+        for finding in signs[:_MAX_SIGNS]:
+            yield BriefLine("sign", _fit_sentences(f"{finding.summary} ({finding.confidence}, {finding.rule})"))
         for entry in job.not_judged[:1]:
             yield BriefLine("open", _fit_sentences(f"{entry.reason}; {entry.needs}"))
-    yield from _mention_others(job)
     yield from _job(job)
     sources = [source.name for source in job.sources]
     log = shlex.quote(sources[0]) if len(sources) == 1 and not sources[0].startswith("<") else "LOG"
@@ -127,26 +134,10 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     yield BriefLine("more", f"nccl-inspect explain {told.rule}   # the rule and all its fixes" if told else command)
 
 
-def _signs(job: Job) -> Iterator[BriefLine]:
-    """Yield what the log suggests about a job without a verdict if nothing leads."""
-    roots = (finding for finding in job.findings if finding.root) if job.verdict == "unknown" else ()
-    signs = [finding for finding in roots if finding.category not in _IN_HEADLINE]
-    for finding in signs[:_MAX_SIGNS]:
-        yield BriefLine("sign", _fit_sentences(f"{finding.summary} ({finding.confidence}, {finding.rule})"))
-
-
-def _label_line(label: str, text: str) -> Iterator[BriefLine]:
-    if text:
-        yield BriefLine(label, text)
-
-
-def _mention_others(job: Job) -> Iterator[BriefLine]:
-    """Yield, for an input of several jobs, which one this is, and the verdicts of the others."""
+def _job(job: Job) -> Iterator[BriefLine]:
+    """Yield, for an input of several jobs, which one this is, and the verdicts of the others; then what it is."""
     if job.jobs:
         yield BriefLine("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
-
-
-def _job(job: Job) -> Iterator[BriefLine]:
     texts = {label: text for label, text in list_facts(job) if label in ("job", "NCCL", "network")}
     network = f"network {texts['network']}" if "network" in texts else ""
     parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
@@ -183,11 +174,3 @@ def _fit_sentences(text: str) -> str:
 
 def _cut_quote(line: BriefLine) -> str:
     return cut(escape_controls(line.quote).strip(), _MAX_QUOTED)
-
-
-def _mark_line(line: BriefLine) -> str:
-    if line.quote:
-        return f"{escape_markdown(line.text)}: {code_span(_cut_quote(line))}"
-    if line.label not in _STEPS or is_sentence(line.text):
-        return escape_markdown(line.text)
-    return code_span(line.text)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nccl_inspect import bandwidth
+from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprit_words
@@ -24,7 +25,7 @@ from nccl_inspect.report.words import duration, shorten_list
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import STATES, count, ranges, ranks_word, some_names, some_ranks
+from nccl_inspect.util.wording import STATES, count, is_or_are, ranges, ranks_word, some_names, some_ranks
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")
@@ -34,14 +35,13 @@ _LEAST = 60.0
 """Seconds without a line that are worth mentioning."""
 
 
-def describe_gap(job: Job, are_ok: bool) -> str:
+def _describe_gap(job: Job, are_ok: bool) -> str:
     """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
-    ends = (f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f))
-    begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
-    starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
-    what = next(ends, "") or next(begins, "") or next(starts, "")
-    paths = len(job.paths)
-    return f"{what}; the {count(paths, 'path')} in it {'is' if paths == 1 else 'are'} ok" if what and are_ok else what
+    ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
+    begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
+    starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
+    what, paths = next(filter(None, [*ends, *begins, *starts]), ""), len(job.paths)
+    return f"{what}; the {count(paths, 'path')} in it {is_or_are(paths)} ok" if what and are_ok else what
 
 
 def _is_end(finding: Finding) -> bool:
@@ -49,7 +49,7 @@ def _is_end(finding: Finding) -> bool:
     return finding.clue and finding.category == "failures"
 
 
-def describe_missing_ranks(job: Job) -> str:
+def _describe_missing_ranks(job: Job) -> str:
     """Return ranks of the world without a line, or the processes without a rank that they probably are."""
     absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     mute = [last for last in job.last_lines if not last.ranks]
@@ -72,8 +72,6 @@ def describe_interruption(job: Job) -> str:
 
 _MAX_UNUSED = 3
 _MAX_PASSED = 3
-_PLAIN = (UNKNOWN, OTHER)
-"""Reasons that need no mention."""
 
 
 def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
@@ -90,8 +88,8 @@ def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
         weights = {OTHER: 3, UNKNOWN: 1, **dict.fromkeys(HARMLESS, 2)}
         names: dict[str, None] = {}
         for file in sorted(job.passed_over, key=lambda file: weights.get(file.reason, 0)):
-            name = _base_name(file.name)
-            names[name if file.reason in _PLAIN else f"{name} ({file.reason})"] = None
+            name = file.name.rpartition("/")[2]
+            names[name if file.reason in (UNKNOWN, OTHER) else f"{name} ({file.reason})"] = None
         number = f"{len(job.passed_over):,} files: " if len(job.passed_over) > 1 else ""
         yield "passed over", f"{number}{', '.join([*names][:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
 
@@ -104,16 +102,10 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
     """
     groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
-        name = _base_name(names[0]) if short else names[0]
-        if len(names) > 1:
-            what = f"{count(len(names), kind)} ({name}, …)"
-            yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
-        else:
-            yield f"{name} ({kind}): {problem}" if short else f"{name}: {kind} not used: {problem}"
-
-
-def _base_name(name: str) -> str:
-    return name.rpartition("/")[2]
+        name = names[0].rpartition("/")[2] if short else names[0]
+        what = f"{name} ({kind})" if short else f"{name}: {kind}"
+        what = f"{count(len(names), kind)} ({name}, …)" if len(names) > 1 else what
+        yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
 
 
 MOST_STEPS = 4
@@ -126,6 +118,16 @@ MORE = "-v shows all of each"
 def one_line(finding: Finding) -> str:
     """Return a finding without its details."""
     return f"{finding.severity.upper()} {finding.rule}: {finding.summary}"
+
+
+def list_parts(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong, where, why, what it costs, and each step of the fix, with labels."""
+    yield "what", finding.summary
+    if finding.where:
+        yield "where", finding.where
+    yield "cause", finding.cause
+    yield "impact", finding.impact
+    yield from (("fix", step) for step in finding.fix)
 
 
 class AlreadyShown:
@@ -145,10 +147,8 @@ class AlreadyShown:
         fresh = [step for step in steps if step not in self._steps]
         above = list(dict.fromkeys(self._steps[step] for step in steps if step in self._steps))
         self._steps.update(dict.fromkeys(fresh[:most], finding.rule))
-        more = len(fresh) - most
-        shown = fresh[:most] + ([f"Also as above under {', '.join(above)}."] if fresh and above else [])
-        shown = shown or ([f"As above under {', '.join(above)}."] if above else [])
-        return shown + ([f"{more} more with -v."] if more > 0 else [])
+        also = [f"{'Also as' if fresh else 'As'} above under {', '.join(above)}."] if above else []
+        return [*fresh[:most], *also, *([f"{len(fresh) - most} more with -v."] if len(fresh) > most else [])]
 
     def evidence(self, evidence: Iterable[Evidence], most: int = _FIRST_EVIDENCE) -> list[Evidence]:
         """Return the first few new lines; one line for later findings."""
@@ -182,7 +182,6 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
-_ALONE = "one rank, which needs no path to another, and ended in order"
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
 _COMMAND = "command-failed"
 """The rule for a command that failed whatever NCCL shows."""
@@ -257,8 +256,11 @@ def find_clue(job: Job) -> Finding | None:
 
 
 def find_unexplained(job: Job) -> Notice | None:
-    """Return the error to begin with, if no finding explains it."""
-    return _pick_first(job.unexplained) if job.unexplained else None
+    """Return the error to begin with, if no finding explains it: before messages that may be harmless."""
+    notices = job.unexplained
+    errors = [notice for notice in notices if notice.event is None or getattr(notice.event, "tone", "") == "error"]
+    errors = [notice for notice in errors if notice.production != _TRACEBACK_HEAD] or errors
+    return next((notice for notice in errors if not is_propagated_error(notice)), next(iter(errors or notices), None))
 
 
 def describe_subject(finding: Finding) -> str:
@@ -271,14 +273,14 @@ def describe_subject(finding: Finding) -> str:
 
 def reason(job: Job) -> str:
     """Return the reason for the verdict, in one sentence."""
-    leads = _list_leads(job)
-    if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
-        return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
+    leads, notice, (paths, unjudged) = _list_leads(job), find_unexplained(job), _summarize_paths(job)
+    message = cut(notice.message, _MAX_MESSAGE) if notice else ""
+    if job.verdict == "failed" and not _explain(leads, job) and notice:
+        return f"{_MEANING['failed']}; the log says: {message}"
     if job.verdict == "failed" and not (_explain(leads, job) or any(finding.fatal for finding in job.findings)):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
-        lead, paths = leads[0], _path_summary(job)
-        text = lead.summary
+        lead, text = leads[0], leads[0].summary
         if job.verdict == "failed" and "rank" not in text and 0 < len(lead.ranks) <= _MAX_NAMED:
             text += f" ({ranks_word(lead.ranks)})"
         if lead.rule == _COMMAND and not job.unexplained and paths == _MEANING["ok"]:
@@ -291,58 +293,39 @@ def reason(job: Job) -> str:
         return f"{how}{text}" + (f"; {paths}" if is_shown else "")
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
-    if job.verdict == "unknown" and job.unexplained:
-        return f"an error that no rule explains: {_first_message(job.unexplained)}"
-    if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:
+    if job.verdict == "unknown" and notice:
+        return f"an error that no rule explains: {message}"
+    if job.verdict == "unknown" and job.excerpt and job.paths and paths == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := describe_gap(job, _path_summary(job) == _MEANING["ok"])):
+    if job.verdict == "unknown" and (lacking := _describe_gap(job, paths == _MEANING["ok"])):
         return lacking
-    if job.verdict == "unknown" and (job.left_out or _count_unjudged(job)):
-        unjudged, left_out = _count_unjudged(job), _describe_left_out(job)
-        return "; ".join([*left_out, *([f"{_count_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+    if job.verdict == "unknown" and unjudged:
+        return "; ".join(unjudged)
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
-    return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
+    return paths if job.verdict == "ok" else _MEANING[job.verdict]
 
 
-def _path_summary(job: Job) -> str:
-    if left_out := _describe_left_out(job):
-        return left_out[0]
-    if job.verdict == "ok" and not job.paths:
-        return _ALONE
-    if _count_unjudged(job) or not job.paths:
-        return _MEANING["unknown"]
-    worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
-    if worse:
-        return f"{_count_of_all(worse, job)} could be better; your settings lower this to info"
-    return _MEANING["ok"]
-
-
-def _count_unjudged(job: Job) -> int:
-    """Return how many paths could not be judged by this log."""
-    return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
-
-
-def _describe_left_out(job: Job) -> list[str]:
-    """Return a sentence if deselected rules have findings; the findings themselves are not shown."""
+def _summarize_paths(job: Job) -> tuple[str, list[str]]:
+    """Return how good the paths are, and what is not judged: findings of rules that are left out are not shown."""
+    of_all, verdicts, unjudged = f"of {count(len(job.paths), 'path')}", Counter[str](), []
+    for kind, number in job.paths.count_kinds():
+        verdicts[kind.verdict] += number
     if job.withheld:
-        return [f"{_count_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
-    return ["a rule that is left out has findings"] if job.left_out else []
-
-
-def _count_of_all(number: int, job: Job) -> str:
-    return f"{number} of {count(len(job.paths), 'path')}"
-
-
-def _first_message(unexplained: list[Notice]) -> str:
-    return cut(_pick_first(unexplained).message, _MAX_MESSAGE)
-
-
-def _pick_first(unexplained: list[Notice]) -> Notice:
-    """Return the message to begin with: errors and unrecognized warnings before messages that may be harmless."""
-    errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
-    errors = [notice for notice in errors if notice.production != _TRACEBACK_HEAD] or errors
-    return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
+        unjudged = [f"{job.withheld} {of_all} not judged: a rule that is left out has findings there"]
+    elif job.left_out:
+        unjudged = ["a rule that is left out has findings"]
+    unknown = verdicts["unknown"] - job.withheld
+    summary = _MEANING["ok"]
+    if unjudged:
+        summary = unjudged[0]
+    elif job.verdict == "ok" and not job.paths:
+        summary = "one rank, which needs no path to another, and ended in order"
+    elif unknown or not job.paths:
+        summary = _MEANING["unknown"]
+    elif verdicts["fallback"]:
+        summary = f"{verdicts['fallback']} {of_all} could be better; your settings lower this to info"
+    return summary, [*unjudged, *([f"{unknown} {of_all} could not be judged"] if unknown else [])]
 
 
 def list_facts(job: Job) -> Iterator[tuple[str, str]]:
@@ -369,8 +352,12 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "NCCL", versions + cuda
     if job.platform:
         yield "platform", job.platform
-    if job.network.name:
-        yield "network", _network(job)
+    network = job.network
+    if network.name:
+        plugin = f"plugin {network.plugin} {network.plugin_version or ''}".strip() if network.plugin else ""
+        provider = f"provider {network.provider}" if network.provider else ""
+        devices = f"devices {some_names(network.devices, _MAX_DEVICES)}" if network.devices else ""
+        yield "network", ", ".join(filter(None, (network.name, plugin, provider, devices)))
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shorten_list(map(_setting, overrides), 12)
@@ -409,11 +396,9 @@ def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
 def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     alone = len(failure.processes) == 1
-    gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
-    processes = []
-    for host, pid in failure.processes:
-        gpu = gpus.get((host, pid))
-        processes.append(f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}"))
+    lasts = job.last_lines if not (alone or failure.ranks) else []
+    gpus = {last.process[:2]: "" if last.device is None else f" CUDA device {last.device}" for last in lasts}
+    processes = (f"{host} pid {pid}{gpus.get((host, pid), '')}" for host, pid in failure.processes)
     where = shorten_list(processes, 2) or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
@@ -432,22 +417,15 @@ def short_names(job: Job) -> dict[str, str]:
 
 
 def _sources(job: Job) -> str:
-    lines = sum(source.lines for source in job.sources)
-    nccl = sum(source.nccl_lines for source in job.sources)
+    kinds = ("lines", "nccl_lines", "newest_first", "unrecognised_lines", "repaired_lines", "damaged_lines")
+    lines, nccl, turned, unknown, repaired, damaged = (sum(getattr(s, kind) for s in job.sources) for kind in kinds)
     names = shorten_list([source.name for source in job.sources if source.lines or not source.problem], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
-    turned = sum(source.newest_first for source in job.sources)
     if turned:
         text += f", {'' if turned == len(job.sources) else f'{turned} of them '}newest first: read from the end"
-    unknown = sum(source.unrecognised_lines for source in job.sources)
-    damaged = sum(source.damaged_lines for source in job.sources)
-    if unknown:
-        text += f", {unknown:,} not recognized (-v lists them)"
-    repaired = sum(source.repaired_lines for source in job.sources)
-    if repaired:
-        text += f", {repaired:,} repaired"
-    if damaged:
-        text += f", {damaged:,} damaged (-v lists them)"
+    text += f", {unknown:,} not recognized (-v lists them)" if unknown else ""
+    text += f", {repaired:,} repaired" if repaired else ""
+    text += f", {damaged:,} damaged (-v lists them)" if damaged else ""
     return text + (f"; one of several jobs: {job.name}" if job.name else "")
 
 
@@ -461,30 +439,16 @@ def _setting(setting: Setting) -> str:
     return f"{setting.name}={setting.value}" + (f" ({', '.join(filter(None, about))})" if any(about) else "")
 
 
-def _hosts(job: Job) -> str:
-    """Return the hosts with their names; hosts without a known rank are listed separately."""
-    named = [host.name for host in job.hosts if host.ranks]
-    others = [host.name for host in job.hosts if not host.ranks]
-    if not named:
-        return _name_hosts(others)
-    return _name_hosts(named) + (f" and, without a known rank, {_name_hosts(others)}" if others else "")
-
-
-def _name_hosts(hosts: list[str]) -> str:
-    if not any(map(_has_name, hosts)):
-        return "hosts that the log does not name"
-    return f"{count(len(hosts), 'host')} ({some_names(hosts, _MAX_HOSTS)})"
-
-
-def _has_name(host: str) -> bool:
-    """Return whether a host is one: where prefixes were taken out of the log, a question mark stands for it."""
-    return not host.startswith("?")
-
-
 def _size(job: Job) -> str:
+    """Return the ranks and the hosts; hosts without a known rank are listed separately."""
     if not job.hosts:
         return "unknown from this log; run the job with NCCL_DEBUG=INFO"
-    hosts = _hosts(job)
+    parts = []
+    for has_ranks in (True, False):
+        if names := [host.name for host in job.hosts if bool(host.ranks) is has_ranks]:
+            named = f"{count(len(names), 'host')} ({some_names(names, _MAX_HOSTS)})"
+            parts.append(named if any(map(is_named, names)) else "hosts that the log does not name")
+    hosts = " and, without a known rank, ".join(parts)
     if job.world_size is None and not job.ranks_seen:
         return f"world size and ranks not in the log; {hosts}"
     if job.world_size is None:
@@ -493,26 +457,14 @@ def _size(job: Job) -> str:
         only = len(job.ranks_seen) == 1
         shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {some_ranks(job.ranks_seen) or 'none'}"
         seen = f"{count(job.world_size, 'rank')}, {shown} seen"
-        return f"{seen}; {describe_missing_ranks(job)}; {hosts}"
+        return f"{seen}; {_describe_missing_ranks(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
-
-
-def _network(job: Job) -> str:
-    network = job.network
-    parts = [network.name or "?"]
-    if network.plugin:
-        parts.append(f"plugin {network.plugin} {network.plugin_version or ''}".strip())
-    if network.provider:
-        parts.append(f"provider {network.provider}")
-    if network.devices:
-        parts.append(f"devices {some_names(network.devices, _MAX_DEVICES)}")
-    return ", ".join(parts)
 
 
 def _communicators(comms: list[CommunicatorInfo]) -> str:
     first = comms[0]
     nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
-    named = any(map(_has_name, first.hosts))
+    named = any(map(is_named, first.hosts))
     if named and first.nnodes and len(first.started) == first.nranks and len(first.hosts) != first.nnodes:
         nodes += f" as NCCL counts ({count(len(first.hosts), 'host name')})"
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
@@ -645,27 +597,19 @@ def story_lines(job: Job) -> list[StoryLine]:
     return lines
 
 
-class StoryRow(NamedTuple):
-    """A row is a rank, or the ranks of a host, with what happened to it."""
-
-    host: str
-    who: str
-    marks: list[bool]
-    """For each line of the story whether it is about it."""
-
-
-def story_rows(job: Job) -> list[StoryRow]:
-    """Return the ranks that the story names, by host; of many the hosts."""
+def story_rows(job: Job) -> list[tuple[str, str, list[bool]]]:
+    """Return the ranks that the story names, of many the hosts, and which lines of the story are about them."""
     told = {rank for entry in job.story for rank in entry.ranks}
     hosts = job.hosts if job.rank_space == "global" else []
     placed = {rank: host.name for host in hosts for rank in host.ranks}
     placed |= {rank: host for entry in job.story for rank, host in entry.host_of.items()}
     if len(told) > _MOST_ROWS:
         by_host = group_values((placed[rank], rank) for rank in sorted(told) if rank in placed)
-        return [_story_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host.items()][:_MOST_ROWS]
-    order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
-    return [_story_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]
-
-
-def _story_row(job: Job, host: str, who: str, ranks: Iterable[int]) -> StoryRow:
-    return StoryRow(host, who, [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
+        rows = list(by_host.items())[:_MOST_ROWS]
+    else:
+        order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
+        rows = [(placed.get(rank, ""), [rank]) for rank in order]
+    return [
+        (host, ranks_word(ranks), [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
+        for host, ranks in rows
+    ]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import remedies
 from nccl_inspect.judging.places import Places, culprit_ranks
-from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import is_error, notices_shown, rank_prefix
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head, Place
@@ -76,7 +75,6 @@ def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:
 
 
 def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """Return the processes that report the fault."""
     failure = job.first_failure
     processes = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
     if lead and lead.hosts and {host for host, _ in processes} != set(lead.hosts):
@@ -85,12 +83,10 @@ def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Pl
 
 
 def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
-    """Return the culprit on one line."""
     words = _describe_places(job, lead, places)
     if lead and _are_only_named(lead, job):
-        by = "; ".join(_describe_place(place, is_missed=False) for place in reporters) or shorten_list(
-            lead.hosts, _MOST_HOSTS
-        )
+        by = "; ".join(_describe_place(place, is_missed=False) for place in reporters)
+        by = by or shorten_list(lead.hosts, _MOST_HOSTS)
         words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
     culprits = lead.culprits if lead else []
     are_ranks = bool(culprits) and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits)
@@ -158,16 +154,16 @@ def _describe_begin(job: Job, lead: Finding | None, notice: Notice | None) -> st
     if lead is None:
         return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
     notices = notices_shown(job.notices, lead)
-    errors = [candidate for candidate in notices if is_error(candidate)]
-    signs = errors or [candidate for candidate in notices if candidate.level == "WARN"]
-    if signs and job.verdict == "failed":
-        first = min(signs, key=lambda candidate: candidate.place)
-        return _line("first error" if errors else "first sign", first.evidence[0], first.earliest.time, names)
-    if not lead.evidence or job.verdict == "failed":
-        return ""
-    first_line = lead.evidence[0]
-    times = [candidate.earliest.time for candidate in notices if candidate.earliest.evidence == first_line]
-    return _line("first seen", first_line, times[0] if times else None, names)
+    if job.verdict == "failed":
+        errors = [candidate for candidate in notices if is_error(candidate)]
+        signs = errors or [candidate for candidate in notices if candidate.level == "WARN"]
+        first = min(signs, key=lambda candidate: candidate.place, default=None)
+        what = "first error" if errors else "first sign"
+        return _line(what, first.evidence[0], first.earliest.time, names) if first else ""
+    for line in lead.evidence[:1]:
+        times = (candidate.earliest.time for candidate in notices if candidate.earliest.evidence == line)
+        return _line("first seen", line, next(times, None), names)
+    return ""
 
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
@@ -192,25 +188,25 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
 
 def _end(job: Job, is_now: bool) -> str:
     """Return the last line of the log, and its age, if known."""
-    stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
+    stamps, names = [row.stamps["last"] for row in job.timeline if "last" in row.stamps], short_names(job)
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
         age = ages.line_age(last.source, last.time) if is_now else None
         ago = "" if age is None else f" ({duration(age)} ago)"
-        return f"last line {show_time(last.time)}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
+        return f"last line {show_time(last.time)}{ago}, {names.get(last.source, last.source)}:{last.line}"
+    if len(job.sources) != 1:
+        return ""
     if job.is_one_of_several:
-        final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
+        final = max(job.last_lines, key=lambda line: line.order, default=None)
         first = job.first_failure.evidence if job.first_failure else None
         if final is None or (first and first.source == final.source and first.line > final.line):
             return ""  # the program continued after the last NCCL line: its end is unknown
-        return f"last line {short_names(job)[final.source]}:{final.line}"
-    if len(job.sources) == 1 and job.sources[0].lines:
-        return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
-    return ""
+        return f"last line {names[final.source]}:{final.line}"
+    (source,) = job.sources
+    return f"last line {names[source.name]}:{source.lines}" if source.lines else ""
 
 
 def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """Return the first step of what leads."""
     if lead and lead.fix:
         return lead.fix[0]
     if notice and job.verdict == "failed":
@@ -221,11 +217,6 @@ def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     return remedies.capture_command(job) or (_MORE if is_unclear else "")
 
 
-def step_command(step: str) -> str:
-    """Return the command of a step without its comment, or the whole sentence."""
-    return step.partition(COMMENT)[0]
-
-
 def label_lines(head: Head) -> list[tuple[str, str]]:
     """Return the lines under the headline, with their labels."""
-    return [(name, text) for name, text in (("where", head.where), ("since", head.since), ("do", head.do)) if text]
+    return [(name, text) for name in ("where", "since", "do") if (text := getattr(head, name))]

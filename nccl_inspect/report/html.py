@@ -16,13 +16,13 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
@@ -33,8 +33,9 @@ from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.inventory import Measured, Progress, SourceInfo, Stamp
-from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
+from nccl_inspect.model.inventory import Measured, SourceInfo
+from nccl_inspect.model.job import Job, PathKind, Selection
+from nccl_inspect.model.versions import cuda
 from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import (
     describe_subject,
@@ -51,7 +52,6 @@ from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.picture import (
     LOOKS,
     UNKNOWN_HOST,
-    DrawnLink,
     View,
     channel_words,
     find_look,
@@ -76,41 +76,34 @@ class Once:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self.values: list[Any] = []
 
     def number(self, value: Any) -> int:
         """Return the number of a value."""
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
+        return self._numbers.setdefault(json.dumps(value), len(self._numbers))
+
+    def values(self) -> list[Any]:
+        """Return all values."""
+        return list(map(json.loads, self._numbers))
 
 
 class Texts:
     """Texts that differ mostly in their numbers: the words of each kind once, the numbers as columns."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, ...], int] = {}
-        self._rows: list[list[tuple[int, ...]]] = []
+        self._kinds: dict[tuple[str, ...], tuple[int, list[tuple[int, ...]]]] = {}
         self._order: list[int] = []
 
     def append(self, text: str) -> None:
         """Add a text."""
         parts = _NUMBER.split(text)
-        kind = self._kinds.setdefault(tuple(parts[::2]), len(self._kinds))
-        if kind == len(self._rows):
-            self._rows.append([])
-        self._rows[kind].append(tuple(map(int, parts[1::2])))
+        kind, rows = self._kinds.setdefault(tuple(parts[::2]), (len(self._kinds), []))
+        rows.append(tuple(map(int, parts[1::2])))
         self._order.append(kind)
 
     def document(self) -> dict[str, Any]:
         """Return the kind of each text in their order, and of each kind its words and its columns of numbers."""
-        kinds = zip(self._kinds, self._rows, strict=True)
-        return {
-            "order": pack_numbers(self._order),
-            "kinds": [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, rows in kinds],
-        }
+        kinds = [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, (_, rows) in self._kinds.items()]
+        return {"order": pack_numbers(self._order), "kinds": kinds}
 
 
 def pack_numbers(numbers: Iterable[int]) -> str:
@@ -127,19 +120,20 @@ _MARK = " NCCL "
 _UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-def page_data(job: Job, names: dict[str, str]) -> str:
+def _page_data(job: Job, names: dict[str, str], culprits: dict[str, list[int]]) -> str:
     """Return the data as JSON in which nothing can end the ``script`` element that holds it."""
     drawn = make_views(job)
-    hosts = _ranks_by_host(job)
-    incomplete = {comm.id: comm for comm in job.communicators}
+    hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
+    if unknown := sorted(job.paths.ends().difference(*hosts.values())):
+        hosts[UNKNOWN_HOST] = unknown
     data = {
-        "hosts": [[host, ranks] for host, ranks in hosts.items()],
+        "hosts": list(hosts.items()),
         "gpus": {rank: words for view in drawn for rank in view.gpus if (words := gpu_words(view, rank))},
         "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in LOOKS],
         **_paths(job.paths, names),
-        "comms": [_comm(view, incomplete.get(view.name)) for view in drawn if view.rings or view.trees],
+        "comms": [_comm(view) for view in drawn if view.rings or view.trees],
         "rules": sorted({finding.rule for finding in job.findings}),
-        "culprits": [[words, ranks] for words, ranks in culprits(job).items()],
+        "culprits": list(culprits.items()),
     }
     text = json.dumps(clean(data), ensure_ascii=True, separators=(",", ":"))
     return text.translate(_UNSAFE)
@@ -148,51 +142,31 @@ def page_data(job: Job, names: dict[str, str]) -> str:
 def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
     """Return the paths as columns; of each line, what precedes the message apart from the message."""
     kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
-    columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
     number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
-    rows = paths.values("src", "dst", "kind", "communicators")
-    for (src, dst, *kind), line in zip(rows, paths.first_lines(), strict=True):
+    rows = []
+    for (src, dst, *kind), line in zip(
+        paths.values("src", "dst", "kind", "communicators"), paths.first_lines(), strict=True
+    ):
         source = sources.number(names.get(line.source, line.source))
-        row = src, dst, number_of(*kind), source, line.line
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
+        rows.append((src, dst, number_of(*kind), source, line.line))
         head, mark, message = line.text.partition(_MARK)
         heads.append(head)
         messages.append(mark + message)
+    columns = zip(*rows, strict=True) if rows else repeat(())
     return {
-        "paths": {name: pack_numbers(column) for name, column in columns.items()},
+        "paths": dict(zip(("src", "dst", "kind", "source", "line"), map(pack_numbers, columns), strict=False)),
         "heads": heads.document(),
         "messages": messages.document(),
-        "kinds": kinds.values,
-        "kindComms": names_of_comms.values,
-        "sources": sources.values,
+        "kinds": kinds.values(),
+        "kindComms": names_of_comms.values(),
+        "sources": sources.values(),
     }
-
-
-def culprits(job: Job) -> dict[str, list[int]]:
-    """Return what the bad paths have in common, in words, with its ranks, which the matrix marks."""
-    return {name(culprit): culprit.ranks for finding in job.findings for culprit in finding.culprits if culprit.ranks}
-
-
-def _ranks_by_host(job: Job) -> dict[str, list[int]]:
-    """Return the ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
-    hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
-    placed = {rank for ranks in hosts.values() for rank in ranks}
-    named = job.paths.ends()
-    if unknown := sorted(named - placed):
-        hosts[UNKNOWN_HOST] = unknown
-    return hosts
-
-
-def look_of_kind(kind: PathKind) -> str:
-    """Return the key of how a path looks."""
-    return find_look(DrawnLink(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
 def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
     """Return what paths have in common; what is not there is left out."""
     everything = {
-        "look": look_of_kind(path),
+        "look": find_look(path).key,
         "transport": path.transport,
         "detail": path.detail,
         "scope": path.scope,
@@ -211,8 +185,8 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
     return {name: value for name, value in everything.items() if value not in (None, False, (), [])}
 
 
-def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
-    cut = set(comm.incomplete_rings) if comm else set()
+def _comm(view: View) -> dict[str, Any]:
+    cut = set(view.info.incomplete_rings) if view.info else set()
     ways = Once()
     edges = [(link.src, link.dst, ways.number([find_look(link).key, link.detail])) for link in view.links]
     return {
@@ -221,7 +195,7 @@ def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
         "rings": [
             {
                 "channels": channel_words(shape.channels),
-                "ranks": pack_numbers(map(_rank_number, shape.ranks)),
+                "ranks": pack_numbers(map(_number, shape.ranks)),
                 "cut": bool(cut & set(shape.channels)),
             }
             for shape in view.rings
@@ -229,20 +203,19 @@ def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
         "trees": [
             {"channels": channel_words(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees
         ],
-        "ways": ways.values,
+        "ways": ways.values(),
         "edges": _columns(edges, 3),
     }
 
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
     """Return rows by their first column; the order of those that share it stays."""
-    ordered = sorted((tuple(map(_rank_number, row)) for row in rows), key=itemgetter(0))
+    ordered = sorted((tuple(map(_number, row)) for row in rows), key=itemgetter(0))
     return [pack_numbers(row[at] for row in ordered) for at in range(width)]
 
 
-def _rank_number(rank: int | None) -> int:
-    """Return a rank as a number; -1 where the log does not have it."""
-    return -1 if rank is None else rank
+def _number(rank: int | None) -> int:
+    return -1 if rank is None else rank  # the log may not have it
 
 
 _FOLD_ABOVE = 128
@@ -259,17 +232,10 @@ PHASES = (
 )
 """From, to, the class of the bar, and what happens there."""
 MARKS = ("first", "started", "completed", "connected", "ended")
-HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
 _MAX_PLOTS, _LABELS = 6, 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
-
-
-def make_plots(job: Job) -> list[dict[str, Any]]:
-    """Return the measured bandwidths that have several sizes, the furthest behind first."""
-    entries = [entry for entry in job.bandwidth if len(entry.sizes) > 1]
-    return [_make_plot(entry) for entry in sorted(entries, key=lambda entry: entry.verdict != "low")[:_MAX_PLOTS]]
 
 
 def _make_plot(entry: Measured) -> dict[str, Any]:
@@ -312,101 +278,49 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     }
 
 
-class Version(NamedTuple):
-    """A version and the ranks that have it."""
-
-    name: str
-    value: str
-    ranks: str
-    note: str
-    """``outlier``, ``differs`` or nothing."""
-    where: str
-
-
-class MarkedTable(NamedTuple):
-    """A table with marked rows."""
-
-    head: list[str]
-    rows: list[tuple[bool, list[str]]]
-    """Whether a row is marked, and its cells."""
-
-
-class TimelineBar(NamedTuple):
-    """One phase of a row of the time line."""
-
-    kind: str
-    x: float
-    width: float
-
-
-class TimelineRow(NamedTuple):
-    """A rank, or the ranks of a host, in the time line."""
-
-    who: str
-    host: str
-    bars: list[TimelineBar]
-    offsets: list[str]
-    """Seconds after the first line, for each of :data:`MARKS`; empty if unknown."""
-    late: list[bool]
-    """Whether this row is the last of all to get there, well after most."""
-    where: str
-
-
-class Timeline(NamedTuple):
-    """The progress of ranks over time."""
-
-    rows: list[TimelineRow]
-    begin: str
-    seconds: float
-    ticks: list[tuple[float, str]]
-    by_host: bool
-
-
-def answer_table(asked: Answer, job: Job) -> MarkedTable:
-    """Return the table of an answer, with bad rows marked."""
+def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+    """Return the head of the table of an answer, and its rows with whether they are bad."""
     rows = asked.rows(job)
     table = fit_table(asked.columns, make_cells(asked.columns, rows), UNBOUNDED)
-    return MarkedTable(table.head, [(asked.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
+    return table.head, list(zip(map(asked.is_bad, rows), table.body, strict=True))
 
 
-def list_versions(job: Job, names: dict[str, str]) -> list[Version]:
-    """Return versions of NCCL, driver and plug-ins, with the ranks that state them."""
+def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
+    """Return versions of NCCL, driver and plug-ins: name, value, ranks, what is unusual, and a line that states it."""
     counts: dict[str, Counter[str]] = {}
-    entries = []
+    first: dict[tuple[str, str], tuple[str, str]] = {}
     for notice in job.notices:
         match notice.event:
             case events.NcclVersion(version=version):
                 name, value = "NCCL", version
             case events.CudaDriver(cuda_version=number):
-                name, value = "CUDA driver", f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+                name, value = "CUDA driver", cuda(str(number))
             case events.PluginStatus(kind=kind, status="loading", plugin=plugin, detail=detail) if plugin:
                 name, value = f"{kind} plug-in", f"{plugin} {detail or ''}".strip()
             case _:
                 continue
         counts.setdefault(name, Counter())[value] += len(notice.processes)
-        first = notice.evidence[0]
-        where = f"{names.get(first.source, first.source)}:{first.line}"
-        entries.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
-    merged = {(entry.name, entry.value): entry for entry in reversed(entries)}
+        line = notice.evidence[0]
+        where = f"{names.get(line.source, line.source)}:{line.line}"
+        first.setdefault((name, value), (ranges(notice.ranks) or "?", where))
     notes = {name: mark_unusual(values) for name, values in counts.items()}
-    return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
+    return [(name, value, who, notes[name][value], where) for (name, value), (who, where) in sorted(first.items())]
 
 
-def describe_condition(source: SourceInfo) -> str:
-    """Return the condition of a source, in a few words."""
+def _describe_condition(source: SourceInfo) -> str:
     if source.problem:
         return "not read to its end"
-    troubles = {
-        "damaged": source.damaged_lines,
-        "not recognized": source.unrecognised_lines,
-        "repaired": source.repaired_lines,
-    }
+    lines = (source.damaged_lines, source.unrecognised_lines, source.repaired_lines)
+    troubles = zip(lines, ("damaged", "not recognized", "repaired"), strict=True)
     turned = ["newest line first"] if source.newest_first else []
-    return ", ".join([*turned, *(f"{number:,} {what}" for what, number in troubles.items() if number)]) or "sound"
+    return ", ".join([*turned, *(f"{number:,} {what}" for number, what in troubles if number)]) or "sound"
 
 
-def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
-    """Return the time line of init, from the first line of any rank; None where the log has no times."""
+def make_timeline(job: Job, names: dict[str, str]) -> dict[str, Any] | None:
+    """Return the time line of init, from the first line of any rank; None where the log has no times.
+
+    A row is a rank, or the ranks of a host. Each of its bars has the class of the phase, begin and width.
+    """
     timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
     if not timed:
         return None
@@ -415,10 +329,14 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
     by_host = len(timed) > _FOLD_ABOVE
-    if by_host:
-        parts = list(_rows_by_host(timed))
-    else:
-        parts = [(f"{row.rank}" if row.rank is not None else f"pid {row.pid}", row.host, row.stamps) for row in timed]
+    # Of a host the first line of any of its ranks, and when the last of them got how far.
+    members = group_values((row.host, row) for row in timed).items() if by_host else [(r.host, [r]) for r in timed]
+    parts = []
+    for host, some in members:
+        who = ranges(row.rank for row in some if row.rank is not None) or ("?" if by_host else f"pid {some[0].pid}")
+        moved = {mark: [row.stamps[mark] for row in some if mark in row.stamps] for mark in MARKS}
+        ends = {mark: (min if mark == "first" else max) for mark in MARKS if moved[mark]}
+        parts.append((who, host, {mark: end(moved[mark], key=lambda it: it.seconds) for mark, end in ends.items()}))
     latest = dict.fromkeys(MARKS, math.inf)
     for mark in MARKS:
         moments = [stamps[mark].seconds for _, _, stamps in parts if mark in stamps]
@@ -426,8 +344,6 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
             latest[mark] = max(moments)  # well after the others
     rows = []
     for who, host, stamps in parts:
-        offsets = [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS]
-        late = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
         line = stamps.get("started") or stamps.get("completed")
         where = f"{names.get(line.source, line.source)}:{line.line}" if line else ""
         bars = []
@@ -435,29 +351,15 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
             if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
                 x = (stamps[start].seconds - begin.seconds) / seconds * WIDTH
                 width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
-                bars.append(TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1)))
-        rows.append(TimelineRow(who, host, bars, offsets, late, where))
-    return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
-
-
-def _rows_by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    """Yield for each host the first line of any of its ranks, and when the last of them got how far."""
-    hosts = group_values((row.host, row) for row in timed)
-    for host, rows in hosts.items():
-        stamps = {}
-        for mark in MARKS:
-            stamped = [row.stamps[mark] for row in rows if mark in row.stamps]
-            if stamped:
-                choose = min if mark == "first" else max
-                stamps[mark] = choose(stamped, key=lambda stamp: stamp.seconds)
-        yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
-
-
-def _ticks(seconds: float) -> list[tuple[float, str]]:
-    """Return four to ten round numbers of seconds, with their places."""
+                bars.append((kind, round(x, 1), round(max(width, 1.0), 1)))
+        row: dict[str, Any] = {"who": who, "host": host, "bars": bars, "where": where}
+        row["offsets"] = [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS]
+        row["late"] = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
+        rows.append(row)
     step = 10 ** math.floor(math.log10(seconds / 4))
-    step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)
-    return [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
+    step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)  # four to ten ticks
+    ticks = [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
+    return {"rows": rows, "begin": begin.time.strip("[]"), "seconds": seconds, "ticks": ticks, "by_host": by_host}
 
 
 SUFFIXES = ("htm",)
@@ -472,7 +374,9 @@ def render(job: Job, style: Style) -> str:
     from markupsafe import Markup
 
     names = short_names(job)
-    used = set(map(look_of_kind, job.paths.kinds))
+    used = {find_look(kind) for kind in job.paths.kinds}
+    culprits = {name(one): one.ranks for finding in job.findings for one in finding.culprits if one.ranks}
+    plots = sorted((one for one in job.bandwidth if len(one.sizes) > 1), key=lambda one: one.verdict != "low")
     outline = outline_findings(job, style.verbose)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
@@ -481,12 +385,10 @@ def render(job: Job, style: Style) -> str:
         "word": verdict_word(job),
         "reason": reason(job),
         "head": label_lines(head.make_head(job, is_now=True)),
-        "jobs": jobs.rows(job.jobs),
-        "jobs_head": jobs.HEAD,
-        "jobs_headline": jobs.headline(job) if job.jobs else "",
+        "jobs": jobs,
         "story": digest.story_lines(job) if has_story(job) else [],
         "story_rows": digest.story_rows(job) if has_story(job) else [],
-        "culprits": culprits(job),
+        "culprits": culprits,
         "facts": [(label, text) for label, text in list_facts(job) if label not in ("log", "environment")],
         "names": names,
         "outline": outline,
@@ -494,21 +396,20 @@ def render(job: Job, style: Style) -> str:
         "nested": sum(len(entry.nested) for entry in outline),
         "kind_head": KIND_HEAD,
         "kinds": rows_by_kind(job.paths),
-        "looks": [(look, LETTERS[look.key]) for look in LOOKS if look.key in used],
+        "looks": [(look, LETTERS[look.key]) for look in LOOKS if look in used],
         "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
         "verdicts": {kind.verdict for kind in job.paths.kinds},
         "answers": {name: answer_table(asked, job) for name, asked in _ANSWERS.items()},
-        "versions": list_versions(job, names),
+        "versions": _list_versions(job, names),
         "capture": remedies.capture_command(job),
-        "plots": make_plots(job),
+        "plots": [_make_plot(entry) for entry in plots[:_MAX_PLOTS]],
         "timeline": make_timeline(job, names),
-        "heads": HEADS,
         "phases": PHASES,
         "width": WIDTH,
-        "soundness": describe_condition,
+        "soundness": _describe_condition,
         # Own files, and JSON with log text escaped, so that it cannot end the script.
         "script": Markup(script),  # noqa: S704
-        "data": Markup(page_data(job, names)),  # noqa: S704
+        "data": Markup(_page_data(job, names, culprits)),  # noqa: S704
         **page_look(job.verdict),
         "script_hash": _hash(f"\n{script}\n"),
     }
@@ -526,7 +427,6 @@ def page_look(verdict: str) -> dict[str, Any]:
 
 
 def _hash(text: str) -> str:
-    """Return how a policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -541,16 +441,12 @@ def environment(folder: Path) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_show_value,
+        # What is marked as safe stays as it is.
+        finalize=lambda it: escape_controls(it) if isinstance(it, str) and not hasattr(it, "__html__") else it,
     )
     made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
     made.tests.update(sentence=is_sentence)
     return made
-
-
-def _show_value(value: Any) -> Any:
-    """Return a value for the page: text without control characters; what is marked as safe stays as it is."""
-    return escape_controls(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _link_addresses(text: str) -> Any:
@@ -558,7 +454,6 @@ def _link_addresses(text: str) -> Any:
     from markupsafe import Markup, escape
 
     parts = _URL.split(escape_controls(text))
-    links = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
-    texts = [str(escape(part)) for part in parts[::2]]
-    mixed = [part for pair in zip(texts, [*links, ""], strict=True) for part in pair]
-    return Markup("".join(mixed))  # noqa: S704
+    parts[::2] = [str(escape(text)) for text in parts[::2]]
+    parts[1::2] = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
+    return Markup("".join(parts))  # noqa: S704

@@ -38,26 +38,23 @@ def describe_worst(job: Job) -> str:
 
 def rows(standings: Sequence[Standing]) -> list[list[str]]:
     """Return a row for each job, with a cell for each name in :data:`HEAD`."""
-    return [[escape_controls(cell) for cell in _row(standing)] for standing in standings]
-
-
-def _row(standing: Standing) -> Iterator[str]:
-    yield str(standing.number)
-    yield standing.name
-    yield standing.verdict
-    yield str(standing.ranks or "?")
-    yield shorten_list(standing.hosts, 1) if len(standing.hosts) < 2 else str(len(standing.hosts))
-    yield ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?"
-    yield standing.finding.rule if standing.finding else "-"
-    culprit = ""
-    if (finding := standing.finding) and finding.culprits:
-        culprit = culprit_words.subject(finding.culprits)
-    elif finding and 0 < len(finding.ranks) <= _MAX_RANKS:  # what is short
-        culprit = ranks_word(finding.ranks)
-    yield culprit or "-"
-    yield standing.first.text or "-"
-    same = standing.first.source == standing.last.source
-    yield f"{standing.first.line}-{standing.last.line}" if same else f"{standing.first.line}-…"
+    table = []
+    for standing in standings:
+        culprit = ""
+        if (finding := standing.finding) and finding.culprits:
+            culprit = culprit_words.subject(finding.culprits)
+        elif finding and 0 < len(finding.ranks) <= _MAX_RANKS:  # what is short
+            culprit = ranks_word(finding.ranks)
+        first, last, hosts = standing.first, standing.last, standing.hosts
+        row = (
+            *(str(standing.number), standing.name, standing.verdict, str(standing.ranks or "?")),
+            shorten_list(hosts, 1) if len(hosts) < 2 else str(len(hosts)),
+            ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?",
+            *(finding.rule if finding else "-", culprit or "-", first.text or "-"),
+            f"{first.line}-{last.line if first.source == last.source else '…'}",
+        )
+        table.append(list(map(escape_controls, row)))
+    return table
 
 
 def describe_left_out(job: Job) -> str:
@@ -86,10 +83,8 @@ def list_others(job: Job) -> str:
 
 def render_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
     """Return the report for a terminal."""
-    lines = [paint(headline(job), "bold", style)]
-    lines += block("worst", escape_controls(describe_worst(job)), style, indent=0, hang=7)
-    lines += ["", *_table(job, style), ""]
-    parts = ["\n".join(lines)]
+    worst = block("worst", escape_controls(describe_worst(job)), style, indent=0, hang=7)
+    parts = ["\n".join([paint(headline(job), "bold", style), *worst, "", *_table(job, style), ""])]
     for standing in details(job):
         assert standing.detail is not None
         rule = paint(f"== {escape_controls(title(standing))} ==", "bold", style)
@@ -104,19 +99,14 @@ def _table(job: Job, style: Style) -> Iterator[str]:
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]
-    lines = _lines(cells, keep)
-    for name in _DROPPED:
+    for name in ("", *_DROPPED):
+        keep = [at for at in keep if HEAD[at] != name]
+        lines = align_table([HEAD[at] for at in keep], [[row[at] for at in keep] for row in cells])
         if max(map(len, lines)) <= style.width:
             break
-        keep = [at for at in keep if HEAD[at] != name]
-        lines = _lines(cells, keep)
     yield from lines[:2]
     for line, standing in zip(lines[2:], shown, strict=True):
         color = verdict_color(standing.verdict)
         yield line.replace(f" {standing.verdict} ", f" {paint(standing.verdict, color, style)} ", 1)
     if text := describe_left_out(job):
         yield text
-
-
-def _lines(cells: Sequence[Sequence[str]], keep: Sequence[int]) -> list[str]:
-    return align_table([HEAD[at] for at in keep], [[row[at] for at in keep] for row in cells])

@@ -15,7 +15,7 @@ from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, head
-from nccl_inspect.report.digest import describe_subject, reason
+from nccl_inspect.report.digest import describe_subject, list_parts, reason
 from nccl_inspect.report.head import label_lines
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
@@ -34,8 +34,7 @@ def render(job: Job, style: Style) -> str:
         suites.append(suite(escape_controls(one.name), [verdict]))
     categories = {entry.rule.name: entry.rule.category for entry in list_rules()}
     for category in CATEGORIES:
-        names = [name for name in job.rules if categories[name] == category]
-        if names:
+        if names := [name for name in job.rules if categories[name] == category]:
             cases = [case for name in names if (case := _case(job, name, category))]
             suites.append(suite(category, cases or [new_case("nothing found", category)]))
     return document(suites)
@@ -75,15 +74,12 @@ def _verdict(category: str, verdict: str, why: str, text: str) -> TestCase:
 
 def list_unread(job: Job) -> Iterator[TestCase]:
     """Yield a case for each input that could not be read, and one if the reading was interrupted."""
-    if job.partial:
-        case = new_case("complete", "verdict")
-        case.result = [Error(digest.describe_interruption(job), "partial")]
+    unread = [(source.name, "not read", source.problem) for source in job.sources if source.problem]
+    partial = [("complete", "partial", digest.describe_interruption(job))] if job.partial else []
+    for name, kind, problem in partial + unread:
+        case = new_case(name, "verdict")
+        case.result = [Error(escape_controls(problem), kind)]
         yield case
-    for source in job.sources:
-        if source.problem:
-            case = new_case(source.name, "verdict")
-            case.result = [Error(escape_controls(source.problem), "not read")]
-            yield case
 
 
 def _case(job: Job, rule: str, category: str) -> TestCase | None:
@@ -116,11 +112,8 @@ def failure(message: str, kind: str, text: str) -> Failure:
 def lines(finding: Finding) -> Iterator[str]:
     """Yield a finding in full."""
     yield f"{finding.severity.upper()} {finding.rule} ({describe_subject(finding)})"
-    yield f"what      {finding.summary}"
-    if finding.where:
-        yield f"where     {finding.where}"
-    yield f"cause     {finding.cause}"
-    yield f"impact    {finding.impact}"
-    yield from (f"{'' if index else 'fix':10}{fix}" for index, fix in enumerate(finding.fix))
-    for line in finding.evidence:
-        yield f"evidence  {line.source}:{line.line}: {line.text}"
+    before = ""
+    for label, text in list_parts(finding):
+        yield f"{'' if label == before else label:10}{text}"
+        before = label
+    yield from (f"evidence  {line.source}:{line.line}: {line.text}" for line in finding.evidence)

@@ -41,9 +41,7 @@ _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 
 def render(job: Job, style: Style) -> str:
     """Return verdict, facts, paths, findings with folded evidence, and open questions."""
-    if job.jobs:
-        return "\n\n".join(_jobs(job, style)) + "\n"
-    return _single_report(job, style)
+    return "\n\n".join(_jobs(job, style)) + "\n" if job.jobs else _single_report(job, style)
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
@@ -62,20 +60,10 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
 
 
 def _single_report(job: Job, style: Style) -> str:
-    parts = [
-        _head(job),
-        _story(job),
-        _paths(job),
-        _findings(job, style),
-        _accepted_findings(job),
-        _errors(job, style),
-        _open_questions(job),
-        [f"<sub>nccl-inspect {__version__}</sub>"],
-    ]
-    return "\n\n".join(text for part in parts for text in part) + "\n"
+    return "\n\n".join(_paragraphs(job, style)) + "\n"
 
 
-def _head(job: Job) -> Iterator[str]:
+def _paragraphs(job: Job, style: Style) -> Iterator[str]:
     partial = " (partial: reading was interrupted)" if job.partial else ""
     first = head.make_head(job, is_now=True)
     yield f"## {escape_markdown(first.headline)}{partial}"
@@ -90,24 +78,36 @@ def _head(job: Job) -> Iterator[str]:
         else:
             rows[-1][1] += f", {text}"
     yield markdown_table(("", ""), [(f"**{label}**", escape_markdown(text)) for label, text in rows])
-
-
-def _story(job: Job) -> Iterator[str]:
     if has_story(job):
         yield "### What happened"
-        places = [
-            (escape_markdown(line.text), f" ({code_span(line.where)})" if line.where else "")
-            for line in digest.story_lines(job)
-        ]
-        yield "\n".join(f"{number}. {text}{place}" for number, (text, place) in enumerate(places, 1))
-
-
-def _paths(job: Job) -> Iterator[str]:
+        told = digest.story_lines(job)
+        places = [f" ({code_span(line.where)})" if line.where else "" for line in told]
+        numbered = enumerate(zip(told, places, strict=True), 1)
+        yield "\n".join(f"{number}. {escape_markdown(line.text)}{place}" for number, (line, place) in numbered)
     if len(job.paths):
         yield "### Paths"
         yield markdown_table(KIND_HEAD, [tuple(map(escape_markdown, row)) for row in rows_by_kind(job.paths)])
     if job.unplaced_lines:
         yield f"{count(job.unplaced_lines, 'connection line')} could not be placed."
+    yield from _findings(job, style)
+    if job.suppressed:
+        yield "### Accepted"
+        yield "\n".join(
+            f"- `{entry.finding.rule}` ({entry.finding.severity}): {escape_markdown(entry.finding.summary)}; "
+            f"accepted: {escape_markdown(entry.reason)}"
+            for entry in job.suppressed
+        )
+    if job.unexplained:
+        yield _list_errors(job, style)
+    if job.not_judged:
+        yield "### Not judged"
+        yield "\n".join(
+            f"- `{question.rule}`: {escape_markdown(question.reason)}. Needs: {escape_markdown(question.needs)}"
+            for question in job.not_judged
+        )
+        if command := remedies.capture_command(job):
+            yield f"To capture it: {code_span(command)}"
+    yield f"<sub>nccl-inspect {__version__}</sub>"
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
@@ -157,37 +157,14 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
         yield folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style)
 
 
-def _accepted_findings(job: Job) -> Iterator[str]:
-    if job.suppressed:
-        yield "### Accepted"
-        yield "\n".join(
-            f"- `{entry.finding.rule}` ({entry.finding.severity}): {escape_markdown(entry.finding.summary)}; "
-            f"accepted: {escape_markdown(entry.reason)}"
-            for entry in job.suppressed
-        )
-
-
-def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Yield the errors that no finding explains: none is dropped silently."""
-    if not job.unexplained:
-        return
-    names = short_names(job)
-    shown = [(notice.evidence[0], notice) for notice in job.unexplained[: None if style.verbose else _MAX_ERRORS]]
-    lines = []
-    for line, notice in shown:
+def _list_errors(job: Job, style: Style) -> str:
+    """Return the errors that no finding explains: none is dropped silently."""
+    names, lines = short_names(job), []
+    shown = job.unexplained[: None if style.verbose else _MAX_ERRORS]
+    for notice in shown:
+        line = notice.evidence[0]
         lines.append(f"{names[line.source]}:{line.line}: {notice.message} ({notice.count} x)")
         lines += [f"    means: {means}"] if (means := meaning(notice)) else []
     more = len(job.unexplained) - len(shown)
     lines += [f"… and {more} more"] if more else []
-    yield folded_lines(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
-
-
-def _open_questions(job: Job) -> Iterator[str]:
-    if job.not_judged:
-        yield "### Not judged"
-        yield "\n".join(
-            f"- `{question.rule}`: {escape_markdown(question.reason)}. Needs: {escape_markdown(question.needs)}"
-            for question in job.not_judged
-        )
-        if command := remedies.capture_command(job):
-            yield f"To capture it: {code_span(command)}"
+    return folded_lines(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)

@@ -11,10 +11,10 @@ from dataclasses import field
 from typing import NamedTuple
 
 from nccl_inspect.model.inventory import Gpu
-from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind
 from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen, frozen, pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -87,129 +87,89 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
         wanted: their names; all when empty. A log without any gives one view of its connections.
         channels: only these; all when empty.
     """
-    names = list(wanted)
-    ranges = list(channels)
+    names, paths = list(wanted), _Paths(job, list(channels))
     comms = [comm for comm in job.communicators if not names or comm.id in names]
-    if comms:
-        links = _Links(job)
-        return [_view(job, comm, links, ranges) for comm in comms]
-    return [_fragment(job, ranges)] if job.paths and not names else []
+    if comms or names or not job.paths:
+        return [paths.view(job, comm) for comm in comms]
+    ranks = sorted(job.paths.ends())
+    state, hosts, links = "no communicator in the log", paths.hosts(ranks), paths.connections(job.paths)
+    return [View("connections", state, len(ranks), None, None, hosts, links=links)]
 
 
-class _Links:
-    """Lookup tables of a job for its views: paths by ends and by communicator, and the hosts of ranks."""
+class _Paths:
+    """The paths of a job by ends and by communicator, the hosts of ranks, and the channels that are wanted."""
 
-    def __init__(self, job: Job) -> None:
-        self.by_pair = {(path.src, path.dst): path for path in job.paths}
-        self.host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
-        self.of_communicator: dict[str, list[Path]] = {}
+    def __init__(self, job: Job, channels: list[range]) -> None:
+        self._channels = channels
+        self._by_pair = {(path.src, path.dst): path for path in job.paths}
+        self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
+        self._of_communicator = group_values((name, path) for path in job.paths for name in path.communicators)
         self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}
         """The paths between ranks in a communicator."""
         for path in job.paths:
             for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
                 if host is not None:
-                    self.host_of.setdefault(rank, host)
-            for name in path.communicators:
-                self.of_communicator.setdefault(name, []).append(path)
+                    self._host_of.setdefault(rank, host)
             ways: list[Path | AlsoPath] = [path, *path.also]
             for way in ways:
                 for name in way.communicators:
                     self._ways.setdefault((name, path.src, path.dst), way)
 
-    def way(self, path: Path, comm: str) -> Path | AlsoPath:
-        """Return the path between two ranks in a communicator; that in others if the log lacks it."""
-        return self._ways.get((comm, path.src, path.dst), path)
-
-    def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
+    def hosts(self, ranks: Iterable[int]) -> dict[str, list[int]]:
         """Return the ranks of each host; those of unknown hosts under ``?``."""
-        return group_values((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
+        return group_values((self._host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
 
+    def view(self, job: Job, comm: CommunicatorInfo) -> View:
+        """Return a communicator: rings and trees, once for all channels that share them, or its connections."""
+        orders = group_values((tuple(ring), at) for at, ring in enumerate(comm.rings) if self._has(at))
+        joined = (
+            (tuple((link[0], link[1]) for link in tree), at)
+            for at, tree in enumerate(comm.trees)
+            if self._has(at) and tree
+        )
+        rings = tuple(DrawnShape(tuple(channels), order) for order, channels in orders.items())
+        trees = tuple(DrawnShape(tuple(channels), links=links) for links, channels in group_values(joined).items())
+        ranks = [rank for rank in comm.ranks if rank is not None]
+        return View(
+            name=comm.id,
+            **pick_fields(comm, "state", "nranks", "channels", "parent"),
+            hosts=self.hosts(ranks),
+            gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
+            rings=rings,
+            trees=trees,
+            links=self._links(comm.id, rings, trees)
+            or self.connections(self._of_communicator.get(comm.id, ()), comm.id),
+            info=comm,
+        )
 
-def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
-    rings = _shapes(
-        (channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _is_wanted(channel, ranges)
-    )
-    trees = _shapes(
-        (channel, (), tuple((link[0], link[1]) for link in tree))
-        for channel, tree in enumerate(comm.trees)
-        if _is_wanted(channel, ranges) and tree
-    )
-    ranks = [rank for rank in comm.ranks if rank is not None]
-    links = [*_links("ring", rings, job_links, comm.id), *_links("tree", trees, job_links, comm.id)]
-    if not links:
-        links = _connections(job_links.of_communicator.get(comm.id, []), ranges, job_links, comm.id)
-    return View(
-        name=comm.id,
-        state=comm.state,
-        nranks=comm.nranks,
-        channels=comm.channels,
-        parent=comm.parent,
-        hosts=job_links.hosts(ranks),
-        gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
-        rings=rings,
-        trees=trees,
-        links=tuple(links),
-        info=comm,
-    )
+    def _links(self, comm: str, rings: Iterable[DrawnShape], trees: Iterable[DrawnShape]) -> tuple[DrawnLink, ...]:
+        turns = (("ring", zip(ring.ranks, (*ring.ranks[1:], *ring.ranks[:1]), strict=True), ring) for ring in rings)
+        branches = (("tree", tree.links, tree) for tree in trees)
+        channels: dict[tuple[str, int, int], set[int]] = {}
+        for kind, pairs, shape in (*turns, *branches):
+            for src, dst in pairs:
+                if src is not None and dst is not None and src != dst:
+                    channels.setdefault((kind, src, dst), set()).update(shape.channels)
+        links = []
+        for (kind, src, dst), some in sorted(channels.items()):
+            # Trees carry data both ways; either end's line tells the path.
+            path = self._by_pair.get((src, dst)) or (self._by_pair.get((dst, src)) if kind == "tree" else None)
+            links.append(self._link(src, dst, kind, some, path, comm))
+        return tuple(links)
 
+    def connections(self, paths: Iterable[Path], comm: str = "") -> tuple[DrawnLink, ...]:
+        """Return connection lines, those of the wanted channels."""
+        lines = ((path, set(filter(self._has, path.channels))) for path in paths)
+        return tuple(self._link(path.src, path.dst, "connection", some, path, comm) for path, some in lines if some)
 
-def _fragment(job: Job, ranges: list[range]) -> View:
-    ranks = sorted(job.paths.ends())
-    job_links = _Links(job)
-    links = tuple(_connections(list(job.paths), ranges, job_links, ""))
-    return View(
-        "connections", "no communicator in the log", len(ranks), None, None, job_links.hosts(ranks), links=links
-    )
+    def _has(self, channel: int) -> bool:
+        return not self._channels or any(channel in some for some in self._channels)
 
-
-def _is_wanted(channel: int, ranges: list[range]) -> bool:
-    return not ranges or any(channel in some for some in ranges)
-
-
-def _shapes(
-    per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
-) -> tuple[DrawnShape, ...]:
-    """Return rings or trees, once for all channels that share them."""
-    by_shape: dict[object, DrawnShape] = {}
-    for channel, ranks, links in per_channel:
-        shape = by_shape.get((ranks, links))
-        by_shape[ranks, links] = DrawnShape((*(shape.channels if shape else ()), channel), ranks, links)
-    return tuple(by_shape.values())
-
-
-def _links(kind: str, shapes: Iterable[DrawnShape], job_links: _Links, comm: str) -> list[DrawnLink]:
-    channels: dict[tuple[int, int], set[int]] = {}
-    for shape in shapes:
-        pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
-        for src, dst in pairs:
-            if src is not None and dst is not None and src != dst:
-                channels.setdefault((src, dst), set()).update(shape.channels)
-    links = []
-    for (src, dst), some in sorted(channels.items()):
-        # Trees carry data both ways; either end's line tells the path.
-        path = job_links.by_pair.get((src, dst)) or (job_links.by_pair.get((dst, src)) if kind == "tree" else None)
-        links.append(_link(src, dst, kind, some, job_links.way(path, comm) if path else None))
-    return links
-
-
-def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[DrawnLink]:
-    return [
-        _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
-        for path in paths
-        if (some := {channel for channel in path.channels if _is_wanted(channel, ranges)})
-    ]
-
-
-def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> DrawnLink:
-    return DrawnLink(
-        src=src,
-        dst=dst,
-        kind=kind,
-        channels=tuple(sorted(channels)),
-        detail=way.detail if way else None,
-        transport=way.transport if way else None,
-        gdr=way.gdr if way else None,
-    )
+    def _link(self, src: int, dst: int, kind: str, channels: set[int], path: Path | None, comm: str) -> DrawnLink:
+        # That in others if the log lacks it.
+        way = self._ways.get((comm, path.src, path.dst), path) if path else None
+        known = pick_fields(way, "detail", "transport", "gdr") if way else {}
+        return DrawnLink(src, dst, kind, tuple(sorted(channels)), **known)
 
 
 class Look(NamedTuple):
@@ -234,8 +194,8 @@ LOOKS = (
 LOOKS_BY_KEY = {look.key: look for look in LOOKS}
 
 
-def find_look(link: DrawnLink) -> Look:
-    """Return the look of a link."""
+def find_look(link: DrawnLink | PathKind) -> Look:
+    """Return the look of a link, or of a kind of path."""
     if link.transport == "NET":
         return LOOKS_BY_KEY["gdr" if link.gdr is True else "net"]
     return LOOKS_BY_KEY.get((link.transport or "unknown").lower(), LOOKS_BY_KEY["unknown"])
@@ -263,7 +223,5 @@ def view_title(view: View) -> str:
 def gpu_words(view: View, rank: int) -> str:
     """Return the GPU of a rank; empty if the log does not name it."""
     gpu = view.gpus.get(rank)
-    if gpu is None:
-        return ""
-    dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
-    return f"{dev} busId {escape_controls(gpu.bus_id)}" if gpu.bus_id else dev
+    dev = "" if gpu is None else "GPU" if gpu.nvml_dev is None else f"GPU {gpu.nvml_dev}"
+    return f"{dev} busId {escape_controls(gpu.bus_id)}" if gpu and gpu.bus_id else dev

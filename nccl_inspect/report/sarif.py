@@ -22,7 +22,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, reason
+from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts, reason
 from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -77,10 +77,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, accepted: str, index: int, counts: _Counts) -> dict[str, Any]:
-    """Return a result, located at the first line of its evidence."""
     locations = [_location(line) for line in finding.evidence]
-    parts = [finding.summary, f"Where: {finding.where}" if finding.where else "", f"Cause: {finding.cause}"]
-    parts += [f"Impact: {finding.impact}", *(f"Fix: {fix}" for fix in finding.fix)]
+    (_, summary), *parts = list_parts(finding)
     # _Counts are stable between runs: rule and ranks, not hosts, process ids or line numbers.
     key = (finding.rule, tuple(finding.ranks))
     text = json.dumps([*key, counts[key]])
@@ -90,7 +88,7 @@ def _result(finding: Finding, accepted: str, index: int, counts: _Counts) -> dic
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join(filter(None, parts))},
+        "message": {"text": "\n".join([summary, *(f"{label.capitalize()}: {text}" for label, text in parts)])},
         "locations": locations[:1],
         "relatedLocations": locations[1:],
         # The second name is the one that GitHub compares.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from os.path import commonprefix
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -34,14 +35,15 @@ def gdr_word(gdr: bool | str | None) -> str:
 
 def rows_by_kind(paths: Selection) -> list[list[str]]:
     """Return a row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
-    alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
-    for kind, number in paths.count_kinds():
-        alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
+    alike = group_values(
+        ((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), (len(kind.channels), number))
+        for kind, number in paths.count_kinds()
+    )
     rows = []
     for (scope, detail, gdr, verdict), members in sorted(alike.items()):
-        channels = sorted({len(kind.channels) for kind, _ in members})
-        span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, escape_controls(detail), str(sum(number for _, number in members)), gdr, span, verdict])
+        channels, numbers = zip(*members, strict=True)
+        span = "-".join(map(str, sorted({min(channels), max(channels)})))
+        rows.append([scope, escape_controls(detail), str(sum(numbers)), gdr, span, verdict])
     return rows
 
 
@@ -70,9 +72,8 @@ class PathClass(Frozen):
     @property
     def label(self) -> str:
         """Return the path with its GPUDirect."""
-        return escape_controls(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(
-            gdr_word(self.gdr), ""
-        )
+        signs = {"yes": " GDRDMA", "partial": " GDRDMA partial"}
+        return escape_controls(self.detail) + signs.get(gdr_word(self.gdr), "")
 
 
 @frozen
@@ -93,132 +94,118 @@ def grid(paths: Selection, by: str | None) -> Grid:
     Args:
         by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
-    ranks = sorted(paths.ends())
-    by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
+    ranks = paths.ends()
+    by = by or ("rank" if len(ranks) <= _FOLD_ABOVE else "host")
     cells: dict[tuple[str, str], dict[PathClass, int]] = {}
-    for (src, dst, kind), number in Counter(paths.values(*_ends(by_rank), _kind)).items():
-        cell = cells.setdefault((str(src), str(dst)) if by_rank else (_host(src), _host(dst)), {})
+    for (src, dst, kind), number in Counter(paths.values(*_ENDS[by], _kind)).items():
+        cell = cells.setdefault((_name(src), _name(dst)), {})
         cell[kind] = cell.get(kind, 0) + number
-    hosts = dict.fromkeys(_host(host) for pair in paths.distinct(*_ends(by_rank=False)) for host in pair)
-    return Grid("rank", list(map(str, ranks)), cells) if by_rank else Grid("host", list(hosts), cells)
+    hosts = dict.fromkeys(_name(host) for pair in paths.distinct(*_ENDS["host"]) for host in pair)
+    return Grid(by, list(map(str, sorted(ranks))) if by == "rank" else list(hosts), cells)
 
 
-def _ends(by_rank: bool) -> tuple[str, str]:
-    return ("src", "dst") if by_rank else ("src_host", "dst_host")
+_ENDS = {"rank": ("src", "dst"), "host": ("src_host", "dst_host")}
 
 
 def _kind(kind: PathKind) -> PathClass:
     return PathClass(kind.detail, kind.gdr, kind.verdict)
 
 
-def name_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
-    """Return the ranks or hosts at both ends, as the matrix names them."""
-    name = str if by_rank else _host
-    return {(name(src), name(dst)) for src, dst in paths.distinct(*_ends(by_rank))}
+def _name(end: int | str | None) -> str:
+    return "?" if end in (None, "") else escape_controls(str(end))
 
 
-def _host(name: str | None) -> str:
-    return escape_controls(name or "?")
+def _left_out(shown: Grid, paths: Selection, among: Selection) -> set[tuple[str, str]]:
+    """Return the ends, as a matrix names them, between which a filter leaves out all paths."""
+    whole = among.distinct(*_ENDS[shown.by]) if len(paths) < len(among) else ()
+    return {(_name(src), _name(dst)) for src, dst in whole} - shown.cells.keys()
 
 
-@frozen
-class Matrix(Frozen):
-    """The matrix of paths as text, sender by receiver."""
+class Table(NamedTuple):
+    """A table as text, and the notes below it."""
 
     head: list[str]
     body: list[list[str]]
-    legend: list[str]
+    notes: list[str]
 
 
-def matrix(paths: Selection, among: Selection, by: str | None = None) -> Matrix:
+def matrix(paths: Selection, among: Selection, by: str | None = None) -> Table:
     """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
-    whole_grid = grid(paths, by)
-    letters = choose_letters(paths)
-    is_part = len(paths) < len(among)
-    by_rank = whole_grid.by == "rank"
-    others = name_ends(among, by_rank) if is_part else set()
-    sending, receiving = ({pair[side] for pair in whole_grid.cells} for side in (0, 1))
-    senders = [name for name in whole_grid.names if not is_part or name in sending]
-    receivers = [name for name in whole_grid.names if not is_part or name in receiving]
+    shown, letters, is_part = grid(paths, by), _choose_letters(paths), len(paths) < len(among)
+    by_rank, others = shown.by == "rank", _left_out(shown, paths, among)
+    sending, receiving = ({pair[side] for pair in shown.cells} for side in (0, 1))
+    senders = [name for name in shown.names if not is_part or name in sending]
+    receivers = [name for name in shown.names if not is_part or name in receiving]
 
     def text(src: str, dst: str) -> str:
-        cell = whole_grid.cells.get((src, dst), {})
-        words = [f"{letters[kind.label]}{MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
-        if not by_rank:
-            words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
-        return (" " * (not by_rank)).join(words) or mark_absent(src, dst)
-
-    def mark_absent(src: str, dst: str) -> str:
-        return LEFT_OUT if (src, dst) in others else "." if by_rank and src != dst else ""
+        cell = shown.cells.get((src, dst), {})
+        words = [("" if by_rank else str(pairs)) + _mark(kind, letters) for kind, pairs in cell.items()]
+        absent = LEFT_OUT if (src, dst) in others else _NO_LINE if by_rank and src != dst else ""
+        return ("" if by_rank else " ").join(words) or absent
 
     body = [[src, *(text(src, dst) for dst in receivers)] for src in senders]
     cells = {cell for row in body for cell in row[1:]}
-    occur = {kind.verdict for kind in paths.kinds}
     legend = [f"{letter} = {label}" for label, letter in letters.items()]
     legend += [f"{LEFT_OUT} = left out by the filter"] if LEFT_OUT in cells else []
-    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
     if by_rank:
-        legend += filter(None, [". = no connection line" if "." in cells else "", marks])
+        legend += filter(None, [f"{_NO_LINE} = no connection line" if _NO_LINE in cells else "", _mark_words(paths)])
     else:
-        legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
-    return Matrix([CORNER, *receivers], body, legend)
+        number = f"number of pairs{' that the filter leaves' * is_part}"
+        legend.append("; ".join(filter(None, [number, _mark_words(paths)])))
+    return Table([CORNER, *receivers], body, legend)
 
 
-def total_width(whole: Matrix) -> int:
-    """Return the columns that a matrix takes in one part; nothing follows the last one."""
-    return sum(_column_widths(whole)) - 2
-
-
-def _column_widths(whole: Matrix) -> list[int]:
+def matrix_widths(whole: Table) -> list[int]:
     """Return the widths of the columns with what stands between them, as tabulate has them under a head."""
     columns = zip(whole.head, *whole.body, strict=True)
     return [2 + max(len(head) + 2, *map(len, cells), 0) for head, *cells in columns]
 
 
-def split_matrix(whole: Matrix, width: int) -> list[Matrix]:
+def split_matrix(whole: Table, width: int) -> list[Table]:
     """Return the matrix in parts that fit a width, one below the other; each has all rows."""
-    first, *widths = _column_widths(whole)
-    parts: list[list[int]] = [[]]
+    first, *widths = matrix_widths(whole)
+    parts: list[list[int]] = [[0]]
     used = first
     for place, wide in enumerate(widths, 1):
-        if parts[-1] and used + wide > width + 2:  # as in total_width
-            parts.append([])
+        if len(parts[-1]) > 1 and used + wide > width + 2:  # nothing follows the last one
+            parts.append([0])
             used = first
         parts[-1].append(place)
         used += wide
-    return [
-        Matrix(
-            [whole.head[0], *(whole.head[place] for place in part)],
-            [[row[0], *(row[place] for place in part)] for row in whole.body],
-            whole.legend,
-        )
-        for part in parts
-    ]
+    lines = [whole.head, *whole.body]
+    picked = ([[line[at] for at in part] for line in lines] for part in parts)
+    return [Table(head, body, whole.notes) for head, *body in picked]
 
 
 CORNER = "src\\dst"
 LEFT_OUT = "-"
 MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
 """By verdict, the mark after the letter of a path, and its meaning."""
-_NO_MARK = ("", "")
+_NO_LINE = "."
 
 
-def choose_letters(paths: Selection) -> dict[str, str]:
+def _mark(kind: PathClass, letters: Mapping[str, str]) -> str:
+    """Return the letter of a kind of path, with a sign if it is not good."""
+    return letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
+
+
+def _mark_words(paths: Selection) -> str:
+    verdicts = {kind.verdict for kind in paths.kinds}
+    return ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
+
+
+def _choose_letters(paths: Selection) -> dict[str, str]:
     """Return a letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
         label = _kind(kind).label
         if label not in letters:
-            wanted = [
-                kind.transport[0],
-                *(char for char in kind.detail if char.isalpha()),
-                *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-            ]
+            wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
             free = (char.upper() for char in wanted if char.upper() not in letters.values())
             letters[label] = next(free, f"K{len(letters)}")
     return letters
@@ -234,14 +221,6 @@ _BETWEEN = 2
 _MIN_PREFIX = 4
 
 
-class Table(NamedTuple):
-    """A table as text, and the notes below it."""
-
-    head: list[str]
-    body: list[list[str]]
-    notes: list[str]
-
-
 def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[str]]:
     """Return the cells of some records, one row each."""
     return [
@@ -254,12 +233,12 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
     ]
 
 
-def _value_text(value: object) -> str:
-    """Return a value for people; empty where there is none."""
+def _value_text(value: object, flags: tuple[str, str] = ("no", "yes"), between: str = ", ") -> str:
+    """Return a value as text; empty where there is none."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return flags[value]
     if isinstance(value, list):
-        return ranges(value) if value and isinstance(value[0], int) else ", ".join(map(str, value))
+        return ranges(value) if value and isinstance(value[0], int) else between.join(map(str, value))
     return "" if value is None else str(value)
 
 
@@ -269,12 +248,58 @@ def fit_table(columns: Sequence[Column], body: list[list[str]], width: int) -> T
     Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
     rows share move below, long cells are cut, and finally columns are dropped.
     """
-    fit = _Fit(columns, body, width)
-    fit.leave_out_empty()
-    for step in (fit.shorten_hosts, fit.fold, fit.cut, fit.leave_out, fit.cut_all):
-        if fit.is_too_wide():
-            step()
-    return fit.table()
+    cells: dict[int, list[str]] = {}
+    widths: dict[int, int] = {}  # of the columns that are still there
+    notes: list[str] = []
+
+    def put(at: int, column: list[str]) -> None:
+        cells[at], widths[at] = column, max(map(len, (columns[at].head, *column)))
+
+    def drop(at: int) -> str:
+        del cells[at], widths[at]
+        return columns[at].head
+
+    def excess() -> int:
+        return sum(widths.values()) + _BETWEEN * (len(widths) - 1) - width
+
+    def cut_cells(least: Callable[[Column], int]) -> None:
+        for at in sorted(widths, key=widths.__getitem__, reverse=True):
+            if least(columns[at]) and (more := excess()) > 0:
+                put(at, _cut_column(cells[at], max(least(columns[at]), widths[at] - more)))
+
+    for at, column in enumerate(columns):
+        put(at, [row[at] for row in body])
+        if (column.goes or column.folds) and set(cells[at]) <= {NOTHING}:
+            drop(at)
+    hosts = {at: column for at, column in cells.items() if columns[at].is_host}
+    names = {name for column in hosts.values() for name in column}
+    start = commonprefix(list(names)) if len(names) > 1 and excess() > 0 else ""  # noqa: RUF071 - names, no paths
+    if len(start) > _MIN_PREFIX:
+        for at, whole in hosts.items():
+            put(at, [_ELLIPSIS + name[len(start) :] for name in whole])
+    if excess() > 0:
+        for at in [at for at in cells if columns[at].folds]:
+            values = {row[at] for row in body}
+            if len(values) == 1 and len(body) > 1:
+                notes.append(f"{drop(at)} of all: {values.pop()}")
+    cut_cells(lambda column: column.least)
+    order = sorted((at for at in cells if columns[at].goes), key=lambda at: columns[at].goes)
+    gone = [drop(at) for at in order if excess() > 0]
+    cut_cells(lambda column: len(column.head))
+    if len(start) > _MIN_PREFIX and not hosts.keys().isdisjoint(cells):
+        notes.insert(0, f"{_ELLIPSIS} in hosts: {start}")
+    notes += [f"no room for: {', '.join(gone)}"] if gone else []
+    return Table([columns[at].head for at in cells], list(map(list, zip(*cells.values(), strict=True))), notes)
+
+
+def _cut_column(column: Sequence[str], width: int) -> list[str]:
+    """Cut cells at their ends; of those that would look alike the beginning, so that the difference stays."""
+    alike = group_values((cut(cell, width), cell) for cell in set(column))
+    short: dict[str, str] = {}
+    for end, same in alike.items():
+        begin = min(len(commonprefix(same)), max(map(len, same)) - width + 1)  # noqa: RUF071 - texts, no paths
+        short |= {cell: end if len(same) == 1 else _ELLIPSIS + cut(cell[begin:], width - 1) for cell in same}
+    return [short[cell] for cell in column]
 
 
 def draw_table(table: Table, width: int) -> str:
@@ -290,101 +315,6 @@ def draw_table(table: Table, width: int) -> str:
 def wrap_notes(notes: Sequence[str], width: int) -> list[str]:
     """Return the notes below a table, in lines of a width."""
     return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
-
-
-class _Fit:
-    """A table while it is made to fit; ``widths`` are those of the columns that are still there."""
-
-    def __init__(self, columns: Sequence[Column], body: list[list[str]], width: int) -> None:
-        self._columns = columns
-        self._body = self._whole = body
-        self._width = width
-        self._hosts = ""
-        """What was taken from the names of hosts."""
-        self._notes: list[str] = []
-        self._gone: list[str] = []
-        self._widths = {at: self._column_width(at) for at in range(len(columns))}
-
-    def _column_width(self, at: int) -> int:
-        return max(len(self._columns[at].head), *(len(row[at]) for row in self._body), 0)
-
-    def _excess_width(self) -> int:
-        return sum(self._widths.values()) + _BETWEEN * (len(self._widths) - 1) - self._width
-
-    def is_too_wide(self) -> bool:
-        return self._excess_width() > 0
-
-    def leave_out_empty(self) -> None:
-        """Drop empty columns that may be dropped."""
-        for at, column in enumerate(self._columns):
-            if (column.goes or column.folds) and all(row[at] == NOTHING for row in self._body):
-                del self._widths[at]
-
-    def shorten_hosts(self) -> None:
-        """Remove the common prefix of host names, if there are several."""
-        places = [at for at in self._widths if self._columns[at].is_host]
-        names = {row[at] for row in self._body for at in places}
-        start = commonprefix(list(names)) if len(names) > 1 else ""  # noqa: RUF071 - names, no paths
-        if len(start) <= _MIN_PREFIX:
-            return
-        self._change(places, lambda cell: _ELLIPSIS + cell[len(start) :])
-        self._hosts = start
-
-    def fold(self) -> None:
-        """Move values that all rows share below the table."""
-        for at in [at for at in self._widths if self._columns[at].folds]:
-            values = {row[at] for row in self._whole}
-            if len(values) == 1 and len(self._body) > 1:
-                del self._widths[at]
-                self._notes.append(f"{self._columns[at].head} of all: {values.pop()}")
-
-    def cut(self) -> None:
-        """Cut the cells of the widest columns, as far as they may be cut."""
-        for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
-            least = self._columns[at].least
-            if least and self.is_too_wide():
-                self._cut(at, max(least, self._widths[at] - self._excess_width()))
-
-    def leave_out(self) -> None:
-        """Drop columns, the least important ones first."""
-        order = sorted((at for at in self._widths if self._columns[at].goes), key=lambda at: self._columns[at].goes)
-        for at in order:
-            if self.is_too_wide():
-                del self._widths[at]
-                self._gone.append(self._columns[at].head)
-
-    def cut_all(self) -> None:
-        """Cut whatever is still too wide."""
-        for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
-            if self.is_too_wide():
-                self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess_width()))
-
-    def _cut(self, at: int, width: int) -> None:
-        """Cut cells at their ends; of those that would look alike the beginning, so that the difference stays."""
-        alike = group_values((cut(cell, width), cell) for cell in {row[at] for row in self._body})
-
-        def shorten(cell: str) -> str:
-            same = alike[cut(cell, width)]
-            common = len(commonprefix(same))  # noqa: RUF071 - texts, no paths
-            begin = min(common, max(map(len, same)) - width + 1)
-            return cut(cell, width) if len(same) == 1 else _ELLIPSIS + cut(cell[begin:], width - 1)
-
-        self._change([at], shorten)
-
-    def _change(self, places: Sequence[int], change: Callable[[str], str]) -> None:
-        """Change the cells of some columns."""
-        self._body = [[change(cell) if at in places else cell for at, cell in enumerate(row)] for row in self._body]
-        self._widths.update({at: self._column_width(at) for at in places})
-
-    def table(self) -> Table:
-        """Return what is left."""
-        notes = list(self._notes)
-        if self._hosts and any(self._columns[at].is_host for at in self._widths):
-            notes.insert(0, f"{_ELLIPSIS} in hosts: {self._hosts}")
-        if self._gone:
-            notes.append(f"no room for: {', '.join(self._gone)}")
-        head = [self._columns[at].head for at in self._widths]
-        return Table(head, [[row[at] for at in self._widths] for row in self._body], notes)
 
 
 def _end_nics(path: Path) -> str:
@@ -419,7 +349,8 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)
-    return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
+    table.notes.extend([] if is_global else [OWN_RANKS])
+    return table
 
 
 OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
@@ -427,31 +358,9 @@ OWN_RANKS = "ranks are relative to each communicator: the log does not show the 
 
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
-_NO_LINE = "."
 _MAX_LABEL = 40
-
-
-@frozen
-class _Worst(Frozen):
-    """The worst path from host to host."""
-
-    hosts: list[str]
-    cells: Mapping[tuple[str, str], PathClass]
-    left_out: frozenset[tuple[str, str]]
-    """Pairs of hosts all of whose paths a filter leaves out."""
-    letters: Mapping[str, str]
-
-    def text(self, pairs: Iterable[tuple[str, str]]) -> str:
-        """Return the letter of the worst of some pairs of hosts."""
-        pairs = list(pairs)
-        kinds = [self.cells[pair] for pair in pairs if pair in self.cells]
-        if kinds:
-            return self.mark(max(kinds, key=_rank_badness))
-        return LEFT_OUT if any(pair in self.left_out for pair in pairs) else _NO_LINE
-
-    def mark(self, kind: PathClass) -> str:
-        """Return the letter of a kind of path, with a sign if it is not good."""
-        return self.letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
+_Worst = Mapping[tuple[str, str], tuple[tuple[int, ...], str]]
+"""By sender and receiver how bad the worst path is, with its mark; nothing is known of those that are left out."""
 
 
 def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str], list[str]]:
@@ -461,24 +370,25 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
         among: all paths of the job.
         width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """
-    by_host = grid(paths, "host")
-    cells = {pair: max(kinds, key=_rank_badness) for pair, kinds in by_host.cells.items()}
-    others = name_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
-    worst = _Worst(by_host.names, cells, frozenset(others), choose_letters(paths))
-    for groups in _group_hosts(worst):
+    shown, letters = grid(paths, "host"), _choose_letters(paths)
+    worst: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {}
+    for pair, kinds in shown.cells.items():
+        kind = max(kinds, key=_rank_badness)
+        worst[pair] = _rank_badness(kind), _mark(kind, letters)
+    senders = len({src for src, _ in worst})
+    worst |= dict.fromkeys(_left_out(shown, paths, among), ((), LEFT_OUT))
+    for groups in _group_hosts(shown.names, worst):
         drawn = _draw_groups(groups, worst)
         if max(map(len, drawn)) <= width or len(groups) == 1:
             break
-    shown = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
-    verdicts = {kind.verdict for kind in paths.kinds}
+    marks = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
     signs = {LEFT_OUT: "left out by the filter", _NO_LINE: "no connection line"}
-    legend = [f"{letter} = {label}" for label, letter in worst.letters.items()]
-    legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in shown]
+    legend = [f"{letter} = {label}" for label, letter in letters.items()]
+    legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in marks]
     about = "the worst path of each pair of hosts; --format csv has all"
-    if len(drawn) - 1 < len({src for src, _ in worst.cells}):
+    if len(drawn) - 1 < senders:
         about = "the worst path; P/N: within hosts/between hosts of the row; --format csv has each host"
-    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
-    return drawn, [*legend, "; ".join(filter(None, [about, marks]))]
+    return drawn, [*legend, "; ".join(filter(None, [about, _mark_words(paths)]))]
 
 
 def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
@@ -486,31 +396,32 @@ def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
     return kind.verdict == "fallback", kind.verdict == "unknown", speed, "Socket" in kind.detail, kind.gdr is not True
 
 
-def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
+def _group_hosts(hosts: Sequence[str], worst: _Worst) -> Iterator[list[Sequence[str]]]:
     """Yield each host alone, then neighbors that look alike, then more and more neighbors."""
-    yield [[host] for host in worst.hosts]
-    seen: dict[str, set[tuple[str, str]]] = {host: set() for host in worst.hosts}
-    for (src, dst), kind in worst.cells.items():
-        for host, side in ((src, "from"), (dst, "to")):
-            seen[host].add(("within" if src == dst else side, worst.mark(kind)))
-    yield [list(hosts) for _, hosts in groupby(worst.hosts, lambda host: seen[host])]
+    yield [[host] for host in hosts]
+    seen: dict[str, set[tuple[str, str]]] = {host: set() for host in hosts}
+    for (src, dst), (badness, mark) in worst.items():
+        for host, side in ((src, "from"), (dst, "to")) if badness else ():
+            seen[host].add(("within" if src == dst else side, mark))
+    yield [list(alike) for _, alike in groupby(hosts, seen.__getitem__)]
     size = 2
-    while size < 2 * len(worst.hosts):
-        yield [worst.hosts[at : at + size] for at in range(0, len(worst.hosts), size)]
+    while size < 2 * len(hosts):
+        yield [hosts[at : at + size] for at in range(0, len(hosts), size)]
         size *= 2
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
     """Return the head and the rows; in a group, paths within hosts precede those between them."""
     group_of = {host: at for at, group in enumerate(groups) for host in group}
-    pairs: dict[tuple[int, int, bool], list[tuple[str, str]]] = {}
-    for src, dst in [*worst.cells, *worst.left_out]:
-        if src in group_of and dst in group_of:
-            pairs.setdefault((group_of[src], group_of[dst], src == dst), []).append((src, dst))
+    pairs = group_values(
+        ((src != dst, group_of[src], group_of[dst]), known)
+        for (src, dst), known in worst.items()
+        if src in group_of and dst in group_of
+    )
     cells: dict[tuple[int, int], str] = {}
-    for (src_group, dst_group, _), some in sorted(pairs.items(), key=lambda item: not item[0][2]):
-        before = cells.get((src_group, dst_group))
-        cells[src_group, dst_group] = f"{before}/{worst.text(some)}" if before else worst.text(some)
+    for (_, src_group, dst_group), some in sorted(pairs.items(), key=lambda item: item[0][0]):
+        before, (_, mark) = cells.get((src_group, dst_group)), max(some, key=itemgetter(0))
+        cells[src_group, dst_group] = f"{before}/{mark}" if before else mark
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = []
     for sender in senders:
@@ -538,16 +449,11 @@ def write_csv(rows: Iterable[Sequence[object]]) -> str:
     from io import StringIO
 
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_write_cell(value) for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(_write_cell, row) for row in rows)
     return text.getvalue()
 
 
 def _write_cell(value: object) -> str:
     """Return the text of a cell; spreadsheets must not take text from a log for a formula."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        text = ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
-    else:
-        text = "" if value is None else str(value)
+    text = _value_text(value, ("false", "true"), ";")
     return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import remedies
+from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
@@ -22,7 +23,7 @@ from nccl_inspect.report.digest import (
     outline_findings,
     short_names,
 )
-from nccl_inspect.report.head import label_lines, step_command
+from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.tables import KIND_HEAD, align_table, rows_by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, escape_controls
@@ -66,19 +67,38 @@ def render(job: Job, style: Style) -> str:
 
 
 def _single_report(job: Job, style: Style) -> str:
-    parts = [
-        [f"partial: {digest.describe_interruption(job)}"] if job.partial else [],
-        [*headline(job, style), ""],
-        _story(job, style),
-        _job(job, style),
-        _paths(job, style),
-        _findings(job, style),
-        _accepted_findings(job, style),
-        _errors(job, style),
-        _open_questions(job, style),
-        _unknown_lines(job, style) if style.verbose else [],
-    ]
-    return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+    return "\n".join(_report_lines(job, style)) + "\n"
+
+
+def _report_lines(job: Job, style: Style) -> Iterator[str]:
+    if job.partial:
+        yield f"partial: {digest.describe_interruption(job)}"
+    yield from (*headline(job, style), "")
+    if has_story(job):
+        yield from (paint("what happened", "bold", style), *_story(job, style), "")
+    communicators = 0
+    for label, text in list_facts(job):
+        communicators += label == "communicator"
+        if communicators <= _COMMUNICATORS[style.tight]:
+            lines = block(label, escape_controls(text), style, indent=0, hang=_HANG)
+            yield from _limit_lines(lines, 1, style) if style.tight else lines
+    yield ""
+    if len(job.paths):
+        yield from (*_paths(job, style), "")
+    yield from _findings(job, style)
+    for entry in job.suppressed:
+        finding = entry.finding
+        text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
+        yield from block("suppressed", escape_controls(text), style, indent=0, hang=12)
+    if job.suppressed:
+        yield ""
+    if job.unexplained:  # none is dropped silently
+        yield from (*_errors(job, style), "")
+    if job.not_judged:
+        yield paint("not judged", "bold", style)
+        yield from _open_questions(job, style)
+    if style.verbose:
+        yield from _unknown_lines(job, style)
 
 
 def brief(finding: Finding, job: Job, style: Style) -> list[str]:
@@ -100,7 +120,7 @@ def headline(job: Job, style: Style) -> Iterator[str]:
         if label == "do":
             lines = step_block("do", shown, style, indent=0, hang=_HANG)
             if len(lines) > _MAX_LABELLED:  # without its comment
-                lines = step_block("do", step_command(shown), style, indent=0, hang=_HANG)
+                lines = step_block("do", shown.partition(COMMENT)[0], style, indent=0, hang=_HANG)
         else:
             most = _MAX_LABELLED if label == "where" else _MAX_SINCE
             lines = _limit_lines(block(label, shown, style, 0, _HANG), most, style)
@@ -116,10 +136,6 @@ def _limit_lines(lines: list[str], most: int, style: Style) -> list[str]:
 
 
 def _story(job: Job, style: Style) -> Iterator[str]:
-    """Yield what happened, in order, each thing on one line."""
-    if not has_story(job):
-        return
-    yield paint("what happened", "bold", style)
     lines = digest.story_lines(job)
     is_whole = style.verbose or style.width < NARROW
     places = [line.where if is_whole else _shorten_place(line.where, style.width) for line in lines]
@@ -130,22 +146,9 @@ def _story(job: Job, style: Style) -> Iterator[str]:
             yield from block(place, text, style, hang=width + 2)
         else:
             yield cut(f"  {place:{width}}  {text}", style.width)
-    yield ""
-
-
-def _job(job: Job, style: Style) -> Iterator[str]:
-    communicators = 0
-    for label, text in list_facts(job):
-        communicators += label == "communicator"
-        if communicators <= _COMMUNICATORS[style.tight]:
-            lines = block(label, escape_controls(text), style, indent=0, hang=_HANG)
-            yield from _limit_lines(lines, 1, style) if style.tight else lines
-    yield ""
 
 
 def _paths(job: Job, style: Style) -> Iterator[str]:
-    if not len(job.paths):
-        return
     rows = rows_by_kind(job.paths)
     table = align_table(KIND_HEAD, rows)
     if max(map(len, table)) <= style.width:
@@ -159,7 +162,6 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
         lines = count(job.unplaced_lines, "connection line") + (f" ({paths})" if paths else "")
         text = f"{lines} could not be placed: cut off, or of a communicator or ranks that the log does not show"
         yield from block("", text, style, indent=0, hang=0)
-    yield ""
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
@@ -196,34 +198,22 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     yield ""
 
 
-def _accepted_findings(job: Job, style: Style) -> Iterator[str]:
-    """Yield the accepted findings, one line each with the reason."""
-    for entry in job.suppressed:
-        finding = entry.finding
-        text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
-        yield from block("suppressed", escape_controls(text), style, indent=0, hang=12)
-    if job.suppressed:
-        yield ""
-
-
 def _details(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
-    most = _PARAGRAPH[style.tight]
-    yield from _limit_lines(block("cause", escape_controls(finding.cause), style), most, style)
-    yield from _limit_lines(block("impact", escape_controls(finding.impact), style), most, style)
-    for reference in finding.references if style.verbose else ():
-        yield from block("source", escape_controls(str(reference)), style)
-    if finding.confirm:
-        yield from _limit_lines(block("confirm", escape_controls(finding.confirm), style), most, style)
+    texts = [("cause", finding.cause), ("impact", finding.impact)]
+    texts += [("source", str(reference)) for reference in finding.references if style.verbose]
+    texts += [("confirm", finding.confirm)] if finding.confirm else []
+    for label, text in texts:
+        lines = block(label, escape_controls(text), style)
+        yield from lines if label == "source" else _limit_lines(lines, _PARAGRAPH[style.tight], style)
     if style.verbose:
         yield from block("action", finding.action, style)
     steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
-    for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
+    for index, fix in enumerate(map(escape_controls, steps[: _FIXES[style.tight]] if style.tight else steps)):
         label = "fix" if index == 0 or style.width < NARROW else ""
-        lines = step_block(label, escape_controls(fix), style)
-        short = (
-            step_block(label, step_command(escape_controls(fix)), style) if style.tight and len(lines) > 1 else lines
-        )
-        yield from _limit_lines(short, 1, style) if style.tight == _TIGHTEST else short  # the head has it whole
+        lines = step_block(label, fix, style)
+        if style.tight and len(lines) > 1:
+            lines = step_block(label, fix.partition(COMMENT)[0], style)
+        yield from _limit_lines(lines, 1, style) if style.tight == _TIGHTEST else lines  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
 
@@ -262,7 +252,6 @@ def _quote(label: str, place: str, quoted: str, style: Style) -> list[str]:
 
 
 def _narrow_quote(text: str, style: Style, indent: int) -> list[str]:
-    """Return the first lines of a quoted line."""
     first, rest = (lines := block("", text, style, indent, hang=0))[: _NARROW_QUOTE - 1], lines[_NARROW_QUOTE - 1 :]
     return [*first, cut(f"{rest[0]}…", max(style.width, 40))] if len(rest) > 1 else lines
 
@@ -273,11 +262,7 @@ def _shorten_place(place: str, width: int) -> str:
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Yield the errors that no finding explains: none is dropped silently."""
-    errors = job.unexplained
-    if not errors:
-        return
-    names = short_names(job)
+    errors, names = job.unexplained, short_names(job)
     for text in block("", f"errors in the log that no rule explains ({len(errors)})", style, indent=0, hang=0):
         yield paint(text, "bold", style)
     for notice in errors[:_MAX_ERRORS]:
@@ -291,19 +276,13 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
             yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"
-    yield ""
 
 
 def _open_questions(job: Job, style: Style) -> Iterator[str]:
-    if not job.not_judged:
-        return
-    yield paint("not judged", "bold", style)
-    command = remedies.capture_command(job)
+    command, most = remedies.capture_command(job), _PARAGRAPH[style.tight]
     for entry in job.not_judged:
-        most = _PARAGRAPH[style.tight]
-        yield from _limit_lines(
-            block(entry.rule, escape_controls(entry.reason), style, hang=len(entry.rule) + 2), most, style
-        )
+        lines = block(entry.rule, escape_controls(entry.reason), style, hang=len(entry.rule) + 2)
+        yield from _limit_lines(lines, most, style)
         if style.tight < _TIGHTEST or not command:
             yield from _limit_lines(block("needs", escape_controls(entry.needs), style, indent=4, hang=7), most, style)
     if command:

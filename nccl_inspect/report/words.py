@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +14,6 @@ from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
-_VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
 PAGE_WIDTH = 120
 """Width of the Markdown pages."""
 _CODE = compile_later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def paint(text: str, color: str, style: Style) -> str:
 
 def verdict_color(verdict: str) -> str:
     """Return the color of a verdict."""
-    return _VERDICT_COLOR[verdict]
+    return {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}[verdict]
 
 
 def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, deeper: int = 0) -> list[str]:
@@ -59,20 +59,15 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
 
 
 def _wrap(text: str, style: Style, first: str, rest: str) -> list[str]:
+    width = max(style.width, _MIN_WIDTH)
     return textwrap.wrap(
-        text,
-        max(style.width, _MIN_WIDTH),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 
 def describe_proof(match: re.Match[str]) -> str:
     """Return the expected result of a log on a rule's page, in words."""
-    words = ", ".join(option.replace("=", " ") for option in match[2].split())
-    words = _ONE_RANK.sub("rank", words)
+    words = _ONE_RANK.sub("rank", ", ".join(option.replace("=", " ") for option in match[2].split()))
     return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
@@ -132,11 +127,9 @@ def shorten_list(items: Iterable[str], limit: int = 6) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time in the largest unit with a value of at least two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), (1, "s"))
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"))
+    size, unit = next(((size, unit) for size, unit in units if seconds >= 2 * size), (1, "s"))
     return f"{seconds / size:.0f} {unit}"
-
-
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 _MAX_LINE = 500
@@ -147,9 +140,8 @@ _CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
 
 def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:
     """Log lines in a folded section; the fence is longer than any in them."""
-    text = "\n".join(
-        escape_controls(line) if style.verbose else cut(escape_controls(line), _MAX_LINE) for line in lines
-    )
+    most = sys.maxsize if style.verbose else _MAX_LINE
+    text = "\n".join(cut(escape_controls(line), most) for line in lines)
     fence = "`" * max(3, _ticks(text) + 1)
     from html import escape  # loads a table of all entities
 

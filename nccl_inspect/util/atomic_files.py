@@ -51,12 +51,8 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
         beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
         with PROCESS.undo_with(lambda: beside.unlink(missing_ok=True)):
             try:
-                permissions = 0o666 if mode is None else mode
-
-                def create(name: str, flags: int) -> int:
-                    return os.open(name, flags | os.O_EXCL, permissions)
-
-                with open(beside, "wb", opener=create) as file:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                with os.fdopen(os.open(beside, flags, 0o666 if mode is None else mode), "wb") as file:
                     yield file
                 if mode is None and path.exists():
                     beside.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -72,11 +68,7 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
 
 @contextmanager
 def open_compressed(target: str, option: str) -> Iterator[BinaryIO]:
-    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text.
-
-    Raises:
-        NcclInspectError: it cannot be written.
-    """
+    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text."""
     with open_replacement(target, option) as file:
         if strip_compression(target) == target:
             yield file
@@ -93,11 +85,7 @@ def strip_compression(name: str) -> str:
 
 
 def write_lines(target: str, option: str, text: Iterable[str]) -> None:
-    """Write lines to a file, compressed if its name says so.
-
-    Raises:
-        NcclInspectError: it cannot be written.
-    """
+    """Write lines to a file, compressed if its name says so."""
     with open_compressed(target, option) as file:
         file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
 
@@ -141,16 +129,12 @@ class _Lines(io.RawIOBase):
         begin = 0
         while begin < size:
             end = data.rfind(b"\n", begin, begin + _ATOMIC) + 1 or data.find(b"\n", begin) + 1 or size
-            self._put(memoryview(data)[begin:end])
-            begin = end
-
-    def _put(self, line: memoryview) -> None:
-        with PROCESS.finish_line(len(line) > _ATOMIC):
-            while line:
-                try:
-                    line = line[os.write(self._descriptor, line) :]
-                except BlockingIOError:
-                    select.select([], [self._descriptor], [])
+            with PROCESS.finish_line(end - begin > _ATOMIC):
+                while begin < end:
+                    try:
+                        begin += os.write(self._descriptor, memoryview(data)[begin:end])
+                    except BlockingIOError:
+                        select.select([], [self._descriptor], [])
 
 
 def standard_output() -> BinaryIO:
@@ -161,11 +145,3 @@ def standard_output() -> BinaryIO:
         return cast(BinaryIO, _Lines(sys.stdout.fileno()))
     except (OSError, ValueError):  # something that only looks like a file
         return sys.stdout.buffer
-
-
-def write_to_stdout(lines: Iterable[str]) -> None:
-    """Write lines of text as they come."""
-    stream, encoding, errors = standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
-    for line in lines:
-        stream.write(f"{line}\n".encode(encoding, errors))
-    stream.flush()

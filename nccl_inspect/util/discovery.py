@@ -1,11 +1,12 @@
 """Finds files by where they are: commands, formats, rules and readers exist by having one, and so do settings."""
 
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar, cast
+
+from nccl_inspect.util.grouping import group_values
 
 _Module = TypeVar("_Module")
 
@@ -36,20 +37,15 @@ def modules(package_file: str, *parts: str) -> list[str]:
 class Package(Generic[_Module]):
     """The modules of a package that do the same for different things, found by their files, loaded when they are used.
 
-    Args:
-        parts: modules that are shared by the others and none of them.
-        first: the module to name first, such as that of the default format.
+    The first one is that of the default; parts are as for :func:`modules`.
     """
 
     def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
         self._name, self._file, self._parts, self._first = name, file, parts, first
-        self._found: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all modules, in order."""
-        if not self._found:
-            self._found = tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
-        return self._found
+        return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
 
     def load(self, name: str) -> _Module:
         """Return the module of that name."""
@@ -57,17 +53,13 @@ class Package(Generic[_Module]):
 
 
 def suggest_path(path: Path, otherwise: str) -> str:
-    """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any.
-
-    Args:
-        otherwise: what to do where nothing is similar.
-    """
-    if _exists(path):
+    """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any."""
+    if os.access(path, os.F_OK):  # unlike Path.exists, it gives no error where a folder above may not be read
         return otherwise
     place, rest = path, Path()
-    while not _exists(place.parent):
+    while not os.access(place.parent, os.F_OK):
         place, rest = place.parent, place.name / rest
-    similar = [near / rest for near in _find_similar(place) if _exists(near / rest)]
+    similar = [near / rest for near in _find_similar(place) if os.access(near / rest, os.F_OK)]
     return f"did you mean {' or '.join(map(str, similar))}?" if similar else otherwise
 
 
@@ -75,22 +67,12 @@ def _find_similar(path: Path) -> list[Path]:
     """Return files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
-    names = sorted(islice(_names(path.parent), _MOST_NAMES))
+    try:
+        with os.scandir(path.parent) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_NAMES))
+    except OSError:  # no folder, or none that may be read
+        names = []
     same = [name for name in names if name.startswith(f"{path.name}.") or path.name.startswith(f"{name}.")]
-    stems: dict[str, list[str]] = {}
-    for name in names:
-        stems.setdefault(Path(name).stem.lower(), []).append(name)
+    stems = group_values((Path(name).stem.lower(), name) for name in names)
     near = [name for stem in get_close_matches(path.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
     return [path.parent / name for name in same[:3] or get_close_matches(path.name, near, cutoff=_NEAR) or near[:3]]
-
-
-def _exists(path: Path) -> bool:
-    return os.access(path, os.F_OK)  # that a folder above may not be read is no error here
-
-
-def _names(folder: Path) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from (entry.name for entry in entries)
-    except OSError:  # no folder, or none that may be read
-        return

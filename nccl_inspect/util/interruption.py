@@ -93,24 +93,20 @@ class Interruption:
         self._stage = _READING
         iterator = iter(items)
         while not self.happened:
-            item: Any = self._take_next(iterator)
+            try:
+                try:
+                    self._waiting = True
+                    item: Any = next(iterator, _END)
+                finally:
+                    self._waiting = False
+            except KeyboardInterrupt:
+                if not self.happened:
+                    raise
+                break
             if item is _END:
                 break
             yield item
         self._stage = _FINISHING if self.is_last else _AT_ONCE
-
-    def _take_next(self, iterator: Iterator[Any]) -> object:
-        """Return the next item; the end when there is none, or when the wait for it was broken off."""
-        try:
-            try:
-                self._waiting = True
-                return next(iterator, _END)
-            finally:
-                self._waiting = False
-        except KeyboardInterrupt:
-            if not self.happened:
-                raise
-            return _END
 
     @contextmanager
     def undo_with(self, undo: Callable[[], object]) -> Iterator[None]:
@@ -202,8 +198,7 @@ def guard() -> None:
     """Let no signal end the process with a traceback from here on."""
 
     def ignore_interruption(raised: Any) -> None:
-        """Ignore an interruption that hit a destructor: it was noticed already."""
-        if not isinstance(raised.exc_value, KeyboardInterrupt):
+        if not isinstance(raised.exc_value, KeyboardInterrupt):  # one that hit a destructor was noticed already
             sys.__unraisablehook__(raised)
 
     sys.unraisablehook = ignore_interruption

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nccl_inspect.util.interruption import PROCESS, hold_signals, leave_to_parent
 
@@ -37,8 +37,8 @@ def end_unless_child_of(parent: int) -> None:
         os._exit(1)
 
 
-class Helper(Protocol):
-    """A process that works."""
+class Helper:
+    """A process that works; this one could not be started."""
 
     def result(self) -> Any:
         """Return what its work gave; None when it could not be started, failed or died."""
@@ -72,7 +72,7 @@ class Helpers:
             try:
                 helper: Helper = _Fork(work, values) if can_fork() else _Spawned(work, values)
             except OSError:  # no process or memory is to be had
-                helper = _NotStarted()
+                helper = Helper()
             self._started.append(helper)
         return helper
 
@@ -81,25 +81,20 @@ class Helpers:
             helper.end()
 
 
-class _NotStarted:
-    def result(self) -> None:
-        return
-
-    def end(self) -> None:
-        return
-
-
-class _Fork:
+class _Fork(Helper):
     """A fork of this process; what its work gave is in memory that both have, so columns are not copied."""
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
-        self._file = _file()
+        try:
+            self._file: BinaryIO = os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
+        except (AttributeError, OSError):  # Python was built without this, or it is forbidden
+            from tempfile import TemporaryFile
+
+            self._file = TemporaryFile()  # noqa: SIM115 - it is closed where the result is taken
         self.pid = os.fork()
         self._runs = True
-        if not self.pid:
-            self._work(work, values)
-
-    def _work(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
+        if self.pid:
+            return
         status = 1
         try:
             leave_to_parent()
@@ -109,7 +104,6 @@ class _Fork:
             os._exit(status)
 
     def result(self) -> Any:
-        """Return what its work gave; None when it failed or died, or nobody knows whether it did."""
         with self._file, suppress(OSError):  # no memory is to be had
             return None if self._wait_for_end() else _read(self._file)
         return None
@@ -124,14 +118,13 @@ class _Fork:
         return status
 
     def end(self) -> None:
-        """End it where it still runs."""
         if self._runs:
             with self._file, suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
                 self._wait_for_end()
 
 
-class _Spawned:
+class _Spawned(Helper):
     """A new process, where no fork is possible."""
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
@@ -160,16 +153,6 @@ def _send(work: Callable[..., object], values: tuple[object, ...], connection: C
     leave_to_parent()
     with suppress(BrokenPipeError):  # nobody is there any more
         connection.send(work(*values))
-
-
-def _file() -> BinaryIO:
-    """Return a file for a result: in memory, unless Python was built without this, or it is forbidden."""
-    try:
-        return os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
-    except (AttributeError, OSError):
-        from tempfile import TemporaryFile  # hardly ever
-
-        return TemporaryFile()
 
 
 def _write(file: BinaryIO, result: object) -> None:

@@ -57,15 +57,16 @@ class Bar:
                 label=self._label,
                 file=sys.stderr,
                 width=20,
-                item_show_func=lambda _: f"{self._done / 1e6:,.1f} MB, {self._speed():,.1f} MB/s",
+                item_show_func=self._describe,
             )
             self._bar = self._open.enter_context(bar)
         if now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
 
-    def _speed(self) -> float:
-        return self._done / 1e6 / max(time.monotonic() - self._began, 1e-3)
+    def _describe(self, _: object) -> str:
+        size = self._done / 1e6
+        return f"{size:,.1f} MB, {size / max(time.monotonic() - self._began, 1e-3):,.1f} MB/s"
 
     def _draw(self) -> None:
         if self._bar is not None:

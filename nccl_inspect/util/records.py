@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass, replace
 from functools import cache
 from inspect import get_annotations, signature
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -90,37 +90,27 @@ class Record(Slotted):
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-class Pending(Protocol):
-    """Holds how fields are made, by their names: functions in a dict, or an object that has them."""
-
-    def get(self, name: str, /) -> Callable[[], object] | None:
-        """Return what makes a field."""
-
-    def pop(self, name: str, otherwise: None, /) -> object:
-        """Forget what made a field."""
-
-
 class Deferring(Record):
     """Base of dataclasses some of whose fields are made when somebody asks for them."""
 
     __slots__ = ("_pending",)
     if TYPE_CHECKING:
-        _pending: Pending
+        _pending: Any
 
     def defer(self, **fields: Callable[[], object]) -> Self:
         """Make the values of these fields when they are first asked for."""
         return self.defer_to(fields, fields)
 
-    def defer_to(self, made: Pending, names: Iterable[str]) -> Self:
-        """Make the values of some fields when they are first asked for, by what gives a function for each name."""
+    def defer_to(self, made: Any, names: Iterable[str]) -> Self:
+        """Make the values of some fields when they are first asked for.
+
+        Args:
+            made: a dict or what has its ``get`` and ``pop``, with the function for each name.
+        """
         for name in names:
             delattr(self, name)
         self._pending = made
         return self
-
-    def make_fields(self) -> None:
-        """Make the values now that were left for later: what they are made from is about to change."""
-        values(self)
 
     if not TYPE_CHECKING:  # a type checker goes by the fields
 
@@ -144,8 +134,7 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, *given: Any, **values: Any) -> None:
-        kind: Any = type(self)
-        _fill(self, _parameters(kind), given, values)
+        _fill(self, given, values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -158,7 +147,21 @@ class Frozen(Record):
 def record(kind: _Kind) -> _Kind:
     """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
     made: Any = _add_slots(kind)
-    made.__init__ = _make_first_constructor(made)
+    left = _FEW
+
+    def init(self: Any, *given: Any, **values: Any) -> None:
+        """Do for the first few objects of a class what the generated constructor will do."""
+        nonlocal left
+        left -= 1
+        if left < 0:
+            made.__init__ = cast(Any, _make_dataclass(made)).__init__
+            made.__init__(self, *given, **values)
+            return
+        _fill(self, given, values)
+        if hasattr(made, "__post_init__"):
+            self.__post_init__()
+
+    made.__init__ = init
     return cast(_Kind, made)
 
 
@@ -208,27 +211,10 @@ def _make_dataclass(kind: type[Slotted]) -> type:
     return cast(type, made)
 
 
-def _make_first_constructor(kind: Any) -> Callable[..., None]:
-    """Return a constructor for the first few objects of a class, which does what the generated one will do."""
-    left = _FEW
-
-    def init(self: Any, *given: Any, **values: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            kind.__init__ = cast(Any, _make_dataclass(kind)).__init__
-            kind.__init__(self, *given, **values)
-            return
-        _fill(self, _parameters(kind), given, values)
-        if hasattr(kind, "__post_init__"):
-            self.__post_init__()
-
-    return init
-
-
-def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any], values: dict[str, Any]) -> None:
+def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
     """Give an object the values of its fields: the given ones, or their defaults."""
-    kind = type(made)
+    kind: Any = type(made)
+    places = _parameters(kind)
     if len(given) > len(places):
         raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
     for (name, _, put), value in zip(places, given, strict=False):

@@ -12,17 +12,8 @@ from functools import cache
 
 MASK = "***"
 _KEYS = (
-    "api",
-    "access",
-    "private",
-    "auth",
-    "storage",
-    "account",
-    "encryption",
-    "signing",
-    "secret",
-    "session",
-    "wandb",
+    *("api", "access", "private", "auth", "storage", "account"),
+    *("encryption", "signing", "secret", "session", "wandb"),
 )
 """Words before ``key`` that make it a secret: ``API_KEY``, ``accessKeyId``, ``s3.secret.key``."""
 _HINTS = (

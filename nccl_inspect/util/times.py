@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from re import Match
 from typing import NamedTuple
@@ -59,21 +60,14 @@ def moment(text: str | None) -> Moment | None:
     try:
         when = datetime.fromisoformat(text.replace(",", ".").replace("/", "-").strip())
     except ValueError:
-        return _parse_form(text)
+        for clock, form in _FORMS:
+            with suppress(ValueError):
+                when = datetime.strptime(f"2000 {text}" if clock == "day" else text, form)
+                return Moment(clock, when.replace(tzinfo=UTC).timestamp())
+        return None
     if when.tzinfo is not None:
         return Moment("utc", when.timestamp())
     return Moment("local", when.replace(tzinfo=UTC).timestamp())
-
-
-def _parse_form(text: str) -> Moment | None:
-    """Return the moment that a time stamp names which is not ISO 8601."""
-    for clock, form in _FORMS:
-        try:
-            when = datetime.strptime(f"2000 {text}" if clock == "day" else text, form)
-        except ValueError:
-            continue
-        return Moment(clock, when.replace(tzinfo=UTC).timestamp())
-    return None
 
 
 def are_in_order(*times: Moment | None) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
+from math import prod
 from operator import sub
 
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 
 _LEAST_STEPS = 5
@@ -30,12 +32,7 @@ _MAX_EXPANDED = 100_000
 
 def ranges(numbers: Iterable[int]) -> str:
     """Return ranks in words, as short as can be: ``0-3,7``, ``0-1016:8``."""
-    return ",".join(range_words(numbers))
-
-
-def range_words(numbers: Iterable[int]) -> list[str]:
-    """Return the parts of :func:`ranges`."""
-    return [range_word(part) for part in _parts(numbers)]
+    return ",".join(map(range_word, _parts(numbers)))
 
 
 def some_ranks(numbers: Iterable[int], limit: int = 12) -> str:
@@ -74,7 +71,6 @@ def _parts(numbers: Iterable[int]) -> list[range]:
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
-    """Return neighbouring numbers as ranges."""
     ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
     borders = [0, *ends, len(ordered)] if ordered else []
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
@@ -104,17 +100,12 @@ def _join_steps(parts: Sequence[range]) -> list[range]:
 
 def _split_strides(ordered: Sequence[int], step: int) -> list[range]:
     """Return numbers by their remainder for a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
-    classes: dict[int, list[int]] = {}
-    for number in ordered:
-        classes.setdefault(number % step, []).append(number)
     strides: list[range] = []
-    for members in classes.values():
-        for run in _runs([number // step for number in members]):
-            first, last = run[0] * step + members[0] % step, run[-1] * step + members[0] % step
-            if len(run) >= _LEAST_IN_CLASS:
-                strides.append(range(first, last + 1, step))
-            else:
-                strides += [range(number, number + 1) for number in range(first, last + 1, step)]
+    for rest, members in group_values((number % step, number // step) for number in ordered).items():
+        for run in _runs(members):
+            stride = range(run[0] * step + rest, run[-1] * step + rest + 1, step)
+            is_long = len(run) >= _LEAST_IN_CLASS
+            strides += [stride] if is_long else [range(number, number + 1) for number in stride]
     return sorted(strides, key=lambda part: part.start)
 
 
@@ -135,7 +126,8 @@ def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, .
     """Fold the names that are alike but for the number at one place."""
     alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
     for group in groups:
-        counts = _counts(group, place)
+        counts = place < len(group) and len(group[place]) <= _MAX_DIGITS  # a number that brackets can hold
+        counts = counts and not any(mark in text for text in group[::2] for mark in "[],")
         key = counts, (*group[:place], *group[place + 1 :]) if counts else group
         alike.setdefault(key, []).append(group)
     folded = []
@@ -145,18 +137,10 @@ def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, .
     return folded
 
 
-def _counts(group: Sequence[str], place: int) -> bool:
-    """Return whether there is a number at a place that brackets can hold."""
-    own = any(mark in text for text in group[::2] for mark in "[],")
-    return place < len(group) and len(group[place]) <= _MAX_DIGITS and not own
-
-
 def _fold_numbers(numbers: Sequence[str]) -> list[str]:
     """Return numbers in brackets: those filled up with zeros to one width together, all others together."""
     widths = {len(number) for number in numbers if len(number) > 1 and number.startswith("0")}
-    by_width: dict[int, list[int]] = {}
-    for number in numbers:
-        by_width.setdefault(len(number) if len(number) in widths else 0, []).append(int(number))
+    by_width = group_values((len(number) if len(number) in widths else 0, int(number)) for number in numbers)
     words = []
     for width, members in by_width.items():
         parts = _parts(members)
@@ -169,10 +153,8 @@ def expand(name: str) -> list[str]:
     """Return the names that a folded one, or one of a host list, stands for; itself where it is none."""
     texts = _BRACKETS.split(name)
     choices = [_numbers(text) if at % 2 else [text] for at, text in enumerate(texts)]
-    number = 1
-    for choice in choices:
-        number *= len(choice)
-    return ["".join(parts) for parts in product(*choices)] if 0 < number <= _MAX_EXPANDED else [name]
+    is_list = 0 < prod(map(len, choices)) <= _MAX_EXPANDED
+    return ["".join(parts) for parts in product(*choices)] if is_list else [name]
 
 
 def _numbers(text: str) -> list[str]:

@@ -268,7 +268,7 @@ def test_the_page_has_the_tables_of_the_commands() -> None:
     job = sample_data.job("peer-killed")
     text = html(job)
     for asked in (machines.HOSTS, machines.NICS, ranks.ENV, ranks.RANKS):
-        for marked, cells in html_report.answer_table(asked, job).rows:
+        for marked, cells in html_report.answer_table(asked, job)[1]:
             row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text
 
@@ -281,13 +281,13 @@ def test_a_late_rank_shows_in_the_time_line() -> None:
     assert row.stamps["started"].seconds - job.timeline[10].stamps["started"].seconds == pytest.approx(3.0003)
     told = html_report.make_timeline(job, {"": "job.log"})
     assert told is not None
-    assert [row.who for row in told.rows if any(row.late)] == ["11"]
-    assert told.rows[11].late == [True, True, False, False, False]
-    assert all(bar.x + bar.width <= html_report.WIDTH for row in told.rows for bar in row.bars)
+    assert [row["who"] for row in told["rows"] if any(row["late"])] == ["11"]
+    assert told["rows"][11]["late"] == [True, True, False, False, False]
+    assert all(x + width <= html_report.WIDTH for row in told["rows"] for _, x, width in row["bars"])
     by_host = html_report.make_timeline(large(17, late=100), {})
-    assert by_host is not None and by_host.by_host
-    assert [row.who for row in by_host.rows[:2]] == ["0-7", "8-15"]
-    assert [row.host for row in by_host.rows if row.late[1]] == ["train-7f9c-node-12"]
+    assert by_host is not None and by_host["by_host"]
+    assert [row["who"] for row in by_host["rows"][:2]] == ["0-7", "8-15"]
+    assert [row["host"] for row in by_host["rows"] if row["late"][1]] == ["train-7f9c-node-12"]
     assert 'id="timeline"' not in html(sample_data.job("p2p-nvlink-8gpu")), "it has no times"
 
 
