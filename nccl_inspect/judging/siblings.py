@@ -316,7 +316,7 @@ class _Observer:
         self._compare_channels()
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
-            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
+            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.guessed)
             self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
             between = paths.where(lambda kind: kind.scope == "inter")
             for side in SIDES:

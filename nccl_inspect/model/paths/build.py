@@ -234,17 +234,17 @@ class _Wordings:
         wordings: list[object] = []
         details = set()
         for line in lines:
-            _, _, edge, placement, doubt = line
+            _, _, edge, placement, guessed = line
             event = edge.event
             number, is_local, detail = self._events.get(id(event)) or self._read(event)
             details.add(detail)
             if is_local:
-                wordings.append((number, edge.channels, doubt))
+                wordings.append((number, edge.channels, guessed))
             else:
                 nics = self._nics.number(placement.log)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, doubt, nics, proxy, scope))
+                wordings.append((number, edge.channels, guessed, nics, proxy, scope))
         if len(lines) == 1:
             return wordings[0]
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
@@ -309,8 +309,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
         nic_index=index,
         pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
-        guessed=all(line.doubt > 0 for line in way),
-        doubtful=all(line.doubt > 1 for line in way),
+        guessed=all(line.guessed for line in way),
         net=net,
         channels=tuple(
             channel for channel in range(min(channels.bit_length(), _MAX_CHANNELS)) if channels >> channel & 1

@@ -62,7 +62,6 @@ _SHARED = (
     "pxn_rank",
     "shared",
     "guessed",
-    "doubtful",
     "net",
 )
 _LISTED = ("channels", "also", "links")
@@ -111,7 +110,6 @@ class PathKind(TwoEnded, Slotted):
     pxn_rank: int | None
     shared: bool
     guessed: bool
-    doubtful: bool
     net: str | None
     channels: tuple[int, ...]
     also: tuple[AlsoPath, ...]
@@ -154,8 +152,6 @@ class Path(TwoEnded, Record):
     also: list[AlsoPath] = field(default_factory=list)
     guessed: bool = False
     """Whether only the order in which communicators were used tells that the lines are of this one."""
-    doubtful: bool = False
-    """Whether the ranks may therefore be those of another pair."""
     evidence: list[Evidence] = field(default_factory=list)
     net: str | None = None
     src_gpu: str | None = None

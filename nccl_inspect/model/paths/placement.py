@@ -86,8 +86,8 @@ class Line(NamedTuple):
     edge: Edge
     """Where it stands, what it says, and its channels."""
     placement: Placement
-    doubt: int
-    """0: its communicator is certain; 1: only the order of use shows it; 2: it may therefore join other ranks."""
+    guessed: bool
+    """Whether only the order of use shows its communicator."""
 
     @property
     def event(self) -> ChannelConnect:
@@ -151,18 +151,18 @@ class Placed:
         owners: dict[tuple[str, int], list[Placement]] = {}
         for placement in self.placements:
             owners.setdefault((placement.communicator, id(placement.log)), []).append(placement)
-        guessed, paired = self._found_by.guessed, self._found_by.paired
+        guesses = self._found_by.guessed
         nets: list[str] = []
         for placements in owners.values():
             edges = [
-                (edge.place, edge, placement, doubt)
+                (edge.place, edge, placement, guessed)
                 for placement in placements
                 for burst in placement.bursts
-                for doubt in ((1 if id(burst) in paired else 2) if id(burst) in guessed else 0,)
+                for guessed in (id(burst) in guesses,)
                 for edge in burst.edges.values()
             ]
             edges.sort(key=itemgetter(0))
-            for _, edge, placement, doubt in edges:
+            for _, edge, placement, guessed in edges:
                 event, ranks = edge.event, placement.ranks
                 if event.transport == "COLLNET":
                     continue
@@ -172,7 +172,7 @@ class Placed:
                     self._count_unplaced(edge)
                     continue
                 pair = src, dst, placement.space
-                line = _new_line(Line, (src, dst, edge, placement, doubt))
+                line = _new_line(Line, (src, dst, edge, placement, guessed))
                 if pair in self.pairs:
                     self.pairs[pair].append(line)
                 else:
