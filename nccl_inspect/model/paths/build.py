@@ -17,10 +17,11 @@ from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.ends import NicName, NicNames, pair_ends
-from nccl_inspect.model.paths.path import AlsoPath, PathKind, key_of
+from nccl_inspect.model.paths.path import AlsoPath, PathKind
 from nccl_inspect.model.paths.placement import Line, Placed
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.records import values
 
 Pair = tuple[str, str, str]
 """Host and the bus ids of two GPUs."""
@@ -200,7 +201,7 @@ def build(
         if wording not in kinds:
             kind = _kind(lines, scope, nics.find_name)
             is_whole = all(line.edge.event.detail == kind.detail for line in lines)
-            kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
+            kinds[wording] = alike.setdefault(values(kind), kind), is_whole
         kind, is_whole = kinds[wording]
         way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
         edges = tuple([line.edge for line in way])
@@ -319,7 +320,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
                 transport=other[0].event.transport,
                 detail=other[0].event.detail,
                 gdr=_gdr(other),
-                communicators=list(dict.fromkeys(line.communicator for line in other)),
+                communicators=tuple(dict.fromkeys(line.communicator for line in other)),
             )
             for other in others
         ),
