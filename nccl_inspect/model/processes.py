@@ -47,7 +47,6 @@ class Gathered:
     """The processes of a log, or of one job in it.
 
     Args:
-        everything: what each process said, and what nobody did.
         passed_on: lines may have lost the name of their host before they were passed on.
         repeated: lines that were left out because they had been collected before, by process.
     """
@@ -147,11 +146,7 @@ _MAX_LIVES = 500
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
-    """Return the logs of all processes; what one process printed under several names of its collector is put together.
-
-    Args:
-        logs: one for each host, pid and name.
-    """
+    """Return the logs of all processes; what one printed under several names of its collector is put together."""
     logs = list(logs)
     owners = _owners(logs)
     alike: dict[tuple[str, int], list[ProcessLog]] = {}
@@ -318,11 +313,6 @@ def raised_by(
     """Return the ranks of labelled exceptions, by source and number of the line.
 
     They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
-
-    Args:
-        sources: with the exceptions, by their numbers.
-        processes: of the job.
-        ranks: of each process.
     """
     labelled: dict[tuple[int, int], set[int]] = {}
     for process in processes:
@@ -339,13 +329,7 @@ def raised_by(
 
 
 def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """Return the last line of a process of which more than its place is kept.
-
-    Args:
-        log: of the process.
-        stated: the last line that is a statement.
-        line: makes evidence of lines.
-    """
+    """Return the last line of a process of which more than its place is kept."""
     ends = [*([stated] if stated else []), *log.steps[-1:], *log.open.values()]
     match max(ends, key=lambda end: end.place if isinstance(end, StatementLine) else _end(end), default=None):
         case StatementLine() as last:
@@ -506,13 +490,7 @@ def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
 
 
 class _Damage:
-    """Holds what the sound lines of a torn log state, by which damage is known.
-
-    Args:
-        fold: of all that was read.
-        torn: the numbers of torn sources.
-        logs: of all processes.
-    """
+    """Holds what the sound lines of a torn log state, by which damage is known."""
 
     def __init__(self, fold: Fold, torn: set[int], logs: Iterable[ProcessLog]) -> None:
         self._torn = torn

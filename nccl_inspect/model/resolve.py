@@ -45,12 +45,7 @@ _BUILT_IN = ("IB", "Socket")
 
 
 def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
-    """Return the job that a log shows, without findings.
-
-    Args:
-        fold: of the log, or the share of it that is one job's.
-        gathered: its processes, where they are known.
-    """
+    """Return the job that a log shows, without findings."""
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
@@ -453,15 +448,7 @@ def join_notices(
     line: Line,
     completed: Completed,
 ) -> list[Notice]:
-    """Return one notice for each statement, in the order of the log.
-
-    Args:
-        statements: in the order of the log.
-        ranks: the global ranks of each process.
-        releases: by production the NCCL releases that print it.
-        line: makes evidence of lines.
-        completed: finds where a thread completed a communicator for the last time.
-    """
+    """Return one notice for each statement, in the order of the log."""
     # Nearly each process has timings of its own, and no rule asks for them.
     statements = [statement for statement in statements if not lifetime.is_timing(statement.event)]
     warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
@@ -598,11 +585,6 @@ def timeline_of(
 
     Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
     that most lines have are kept. A rank of which only one time is known is left out.
-
-    Args:
-        processes: with their members.
-        global_rank: the global rank of a member.
-        where: the source and line of a place.
     """
     timed = []
     for process in processes:

@@ -248,9 +248,6 @@ class _ProcessWork:
     """Gives the loose bursts of a process to its members.
 
     Args:
-        process: with its members.
-        result: of all processes.
-        claims: of connections, by the id of their event.
         turns: in which communicators were used first, by their ids: SPMD programs use them in the same order.
     """
 
@@ -333,12 +330,6 @@ class _ProcessWork:
         self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False
     ) -> list[tuple[object, ...]]:
         """Let a member have connections: each prints once in a communicator; without its set it may be another one.
-
-        Args:
-            burst: with the connections.
-            member: whose they are.
-            conn: the connection set.
-            is_divisible: whether it has those only that it has not yet.
 
         Returns:
             The keys of the edges that it did not get.

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class LayoutLines:
-    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators.
-
-    Args:
-        members: of the communicator, by rank.
-        contradictions: where they contradict each other.
-        evidence: of a line.
-    """
+    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators."""
 
     def __init__(
         self,

@@ -45,11 +45,7 @@ class Contradiction(NamedTuple):
 
 
 class Layout:
-    """Rings and trees in the ranks of their communicator.
-
-    Args:
-        comm: one of those whose ranks print them.
-    """
+    """Rings and trees in the ranks of their communicator."""
 
     def __init__(self, comm: Communicator) -> None:
         by_channel = group_values(entry for member in comm.members.values() for entry in member.rings.items())
@@ -132,12 +128,7 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
-    """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet.
-
-    Args:
-        comm: the communicator.
-        collnet: its ranks that are connected with a network that reduces.
-    """
+    """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet."""
     connected = {line.what for line in _connections(comm)}
     nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
     return [

@@ -32,8 +32,6 @@ def make_world(
     """Return a world of all processes, each with its rank; None where these are not known.
 
     Args:
-        communicators: all.
-        logs: what processes printed, and what nobody did.
         largest: the communicator that holds all others' processes, if there is one: it is the world where no rank
             beyond it is named.
     """

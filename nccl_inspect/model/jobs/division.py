@@ -27,11 +27,7 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
 
 
 class Unions:
-    """Numbered things that belong together, joined pair by pair.
-
-    Args:
-        number: of things.
-    """
+    """Numbered things that belong together, joined pair by pair."""
 
     def __init__(self, number: int) -> None:
         self._above = list(range(number))
@@ -57,12 +53,7 @@ class Unions:
 
 
 class Part:
-    """Processes that are joined by communicators.
-
-    Args:
-        logs: what they printed.
-        communicators: of more than one rank.
-    """
+    """Processes that are joined by communicators."""
 
     def __init__(self, logs: Sequence[ProcessLog], communicators: Sequence[Communicator] = ()) -> None:
         self.logs = logs
@@ -193,12 +184,7 @@ _LOOK_BACK = 64
 
 
 class Separation:
-    """Holds which parts are of one job.
-
-    Args:
-        found: the parts.
-        fold: of the log.
-    """
+    """Holds which parts are of one job."""
 
     def __init__(self, parts: Sequence[Part], fold: Fold) -> None:
         self._parts = parts
@@ -329,13 +315,7 @@ class Separation:
 
 
 class Claims:
-    """Gives everything to a job.
-
-    Args:
-        fold: of the log.
-        gathered: its processes.
-        groups: the parts of each job that is known by its communicators.
-    """
+    """Gives everything to a job."""
 
     def __init__(self, fold: Fold, gathered: Gathered, groups: Sequence[Sequence[Part]]) -> None:
         self._fold = fold
@@ -524,12 +504,7 @@ def _join_overlapping(numbers: Sequence[int], extent: Callable[[int], tuple[int,
 
 
 def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
-    """Return the jobs of a log, in the order of their lines; none where it holds one only.
-
-    Args:
-        fold: of all that was read.
-        gathered: its processes.
-    """
+    """Return the jobs of a log, in the order of their lines; none where it holds one only."""
     job_parts = join_processes(gathered.communicators)
     if not job_parts or (
         len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
@@ -540,12 +515,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
 
 
 def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
-    """Return the runs of one job, the newest last; one where it was not started again.
-
-    Args:
-        fold: of all that was read, or the share of it that is the job's.
-        gathered: the processes of the job.
-    """
+    """Return the runs of one job, the newest last; one where it was not started again."""
     earlier = find_earlier_runs(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
@@ -558,11 +528,6 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
     The order of lines says something only where the same hosts are in both, or in the same source the end of a job
     stands between them: else the logs of two hosts may have been put one behind the other.
-
-    Args:
-        part: a run.
-        other: another one.
-        ends: places of lines that say that a job ended.
     """
     shared_hosts = part.hosts & other.hosts
     if shared_hosts and part.ended and other.began and are_in_order(part.ended, other.began):
@@ -575,12 +540,7 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
 
 def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
-    """Return the runs that were over before the newest one began, the oldest first.
-
-    Args:
-        communicators: of the whole log, with their members.
-        logs: of all who said something.
-    """
+    """Return the runs that were over before the newest one began, the oldest first."""
     runs = join_processes(communicators)
     if len(runs) < 2:
         return []

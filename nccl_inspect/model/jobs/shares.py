@@ -81,13 +81,7 @@ class Landmarks:
         return before if place <= closing < begin else after
 
     def nearest(self, place: int, sizes: Sequence[int], rank: int) -> int | None:
-        """Return the job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
-
-        Args:
-            place: of a line.
-            sizes: how many ranks each job has.
-            rank: that it is to have.
-        """
+        """Return the job with a rank whose lines are nearest to a place: that before it, or else that behind it."""
         at = bisect_right(self.places, place)
         near = *reversed(self.jobs[max(0, at - _JUST) : at]), *self.jobs[at : at + _JUST]
         return next((job for job in near if rank < sizes[job]), None)
@@ -121,13 +115,7 @@ class Share:
     """Holds what one job has of a fold; it is resolved as if it were all.
 
     Args:
-        fold: of all jobs.
-        sources: those with lines of the job, by their numbers.
         visited: the numbers of those in which only processes of other jobs print, and a launcher names this one.
-        everything: what its processes said, and what nobody did.
-        repeated: what was left out of it, by process.
-        unrecognised: lines of it that no production knows.
-        alongside: see :class:`~nccl_inspect.model.job.Job`.
     """
 
     def __init__(
@@ -167,9 +155,7 @@ class Division:
     """Divides what a fold has among jobs.
 
     Args:
-        fold: of all jobs.
         gathered: the processes of the fold; each life that has a host has one claim.
-        claims: of the jobs.
     """
 
     def __init__(self, fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> None:

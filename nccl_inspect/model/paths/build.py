@@ -68,8 +68,6 @@ class Scope:
     """Decides whether two ranks are on one host.
 
     Args:
-        placed: the lines, and the hosts of ranks.
-        communicators: for what NCCL says of nodes.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
 
@@ -179,10 +177,6 @@ def build(
     for all pairs of ranks whose lines say the same.
 
     Args:
-        placed: the placed lines.
-        communicators: for what NCCL says of nodes.
-        evidence: of an edge.
-        nics: the names of NICs that the log lists.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
@@ -215,12 +209,7 @@ def build(
 
 
 class _Wordings:
-    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind.
-
-    Args:
-        scope: whether ranks are on one host.
-        nics: the names of NICs.
-    """
+    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind."""
 
     def __init__(self, scope: Scope, nics: NicNames) -> None:
         self._scope, self._nics = scope, nics
@@ -345,12 +334,7 @@ _SEND_RECV = 1
 
 
 def unfinished_connections(logs: Iterable[ProcessLog], lines: Mapping[int, int]) -> list[Edge]:
-    """Return the last connection of each process; nothing where a rank has all of them, or where other lines follow.
-
-    Args:
-        logs: of the processes.
-        lines: how many each source has, by its number.
-    """
+    """Return the last connection of each process; nothing where a rank has all of them, or where other lines follow."""
     last: list[Edge] = []
     ends: dict[int, int] = {}
     for log in logs:

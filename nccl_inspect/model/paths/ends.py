@@ -24,12 +24,7 @@ NicName = Callable[[ProcessLog, str, int], str | None]
 
 
 def pair_ends(way: Iterable[Line], nic_name: NicName) -> list[Link]:
-    """Return the links of a network path: channels whose ends say the same are one.
-
-    Args:
-        way: all connection lines of one directed pair of ranks over one network.
-        nic_name: names the NICs.
-    """
+    """Return the links of a network path: channels whose ends say the same are one."""
     sides: dict[tuple[str, int | None], tuple[dict[End, int], dict[End, int]]] = {}
     for line in way:
         both = sides.setdefault((line.communicator, line.event.conn), ({}, {}))
@@ -84,11 +79,7 @@ def _union(ends: dict[End, int]) -> int:
 
 
 class NicNames:
-    """Looks up what processes state; each lists its own devices, and the index is one in that list.
-
-    Args:
-        statements: of all processes.
-    """
+    """Looks up what processes state; each lists its own devices, and the index is one in that list."""
 
     def __init__(self, statements: Statements) -> None:
         self._names: dict[Process, dict[tuple[str, int], str]] = {}

@@ -110,11 +110,7 @@ _new_line = tuple.__new__
 
 
 class Placed:
-    """All connection lines, with what they and the communicators say of hosts.
-
-    Args:
-        found_by: how the bursts came to their communicators.
-    """
+    """All connection lines, with what they and the communicators say of hosts."""
 
     def __init__(self, found_by: Attribution) -> None:
         self._found_by = found_by
@@ -207,8 +203,6 @@ def place_lines(
     """Translate the ranks of all connection lines.
 
     Args:
-        communicators: with their members and bursts.
-        world: whose ranks are the global ones; None when the log does not show it.
         found_by: how the bursts came to their communicators, and which came to none.
     """
     placed = Placed(found_by)

@@ -27,8 +27,6 @@ class Table:
     """The columns, the paths that were made of them, and groups of rows found when they are first asked for.
 
     Args:
-        rows: the columns of each path, ordered by source and destination rank.
-        first_lines: gives the first line of a row, in a list.
         end_lines: gives the first line that the ``send`` or ``receive`` side of a row prints, in a list; empty if none
             is known.
     """
@@ -89,13 +87,7 @@ Column = str | Callable[[PathKind], Hashable]
 
 
 class Selection(Sequence[Path]):
-    """Some paths of a job, in its order: a sequence that makes a path only when it is asked for one.
-
-    Args:
-        table: of the job.
-        kinds: all paths of these kinds.
-        rows: or these, in order.
-    """
+    """Some paths of a job, in its order: a sequence that makes a path only when it is asked for one."""
 
     def __init__(self, table: Table, kinds: Iterable[PathKind], rows: Sequence[int] | None = None) -> None:
         self.table = table
@@ -281,13 +273,7 @@ class Paths(Selection):
 
 
 def refine_kinds(paths: Paths, marking: Sequence[Any], change: Callable[[PathKind, Any], PathKind]) -> Paths:
-    """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
-
-    Args:
-        paths: of a job.
-        marking: something for each row.
-        change: the new kind of rows of that kind and mark.
-    """
+    """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split."""
     both = list(zip(paths.table.columns["kind"], marking, strict=True))
     changed = {pair: change(*pair) for pair in dict.fromkeys(both)}
     return Paths(paths.table.with_kinds([changed[pair] for pair in both]))
