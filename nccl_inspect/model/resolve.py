@@ -197,9 +197,9 @@ class _Builder:
         return member.communicator.global_rank(member.rank) if member.communicator else None
 
     def _ranks_of(self, process: ProcessMembers) -> list[int]:
-        ranks = build.ranks_of(process.members, self._global_rank)
+        ranks = {self._global_rank(member) for member in process.members} - {None}
         if ranks:
-            return ranks
+            return sorted(rank for rank in ranks if rank is not None)
         process_id = process.log.process
         fragments = self._lines.fragments
         by_gpu: dict[str | None, dict[int, bool]] = {}
