@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.event.types import CommEnd, ErrorCascade, NcclTestResult, ProcessEnded
+from nccl_inspect.event.types import ErrorCascade, NcclTestResult, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
@@ -51,8 +51,6 @@ class Landmarks:
         """Each place with its job."""
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        self.concluded: set[int] = set()
-        """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
         """Places of errors, ends and work of unknown processes."""
 
@@ -70,10 +68,10 @@ class Landmarks:
         if at == 0:
             return self.rows[0][1]
         before = self.rows[at - 1][1]
-        if is_end and (self.last[before] > place or before in self.concluded):
+        if is_end and self.last[before] > place:
             late = (job for _, job in reversed(self.rows[max(0, at - _JUST) : at]))
-            beside = (job for job in late if self.first[before] < self.last[job] <= place)  # it ran at the same time
-            before = next((job for job in beside if job not in self.concluded), before)
+            # It ran at the same time.
+            before = next((job for job in late if self.first[before] < self.last[job] <= place), before)
         if at == len(self.rows) or self.rows[at][1] == before or self.last[before] > place:
             return before
         begin, after = self.rows[at]
@@ -205,9 +203,6 @@ class Division:
         self._labels.setdefault(log.opening.label or label, set()).add(job)
         for place in (log.first, *(step.place for step in log.steps), log.last):
             self._landmarks.setdefault(source_and_line(place)[0], Landmarks()).rows.append((place, job))
-        ends = (step.event for step in log.steps if isinstance(step, Step) and isinstance(step.event, CommEnd))
-        if any(end.how == "Destroy" for end in ends):  # it aborts one when something went wrong
-            self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _job_of(self, comm: Communicator) -> int:
         return self._of_process[next(iter(comm.members.values())).log.process]
