@@ -113,7 +113,9 @@ class _Builder:
         classes = build.gpu_classes(notices)
         built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements), not shm_off)
         if classes:
-            bus_ids = {rank: member.init.bus_id for rank, member in self._ranked() if member.init.bus_id is not None}
+            bus_ids = {
+                rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None
+            }
             built = build.name_classes(built, classes, bus_ids)
         torn = set(map(id, self._torn))
         unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
@@ -201,7 +203,7 @@ class _Builder:
         by_gpu = group_sets((one.devices.get(rank), rank) for one, rank in own)  # another one in each communicator
         return sorted({rank for some in by_gpu.values() if len(some) == 1 for rank in some})
 
-    def _ranked(self) -> Iterator[tuple[int, Member]]:
+    def _list_ranked(self) -> Iterator[tuple[int, Member]]:
         """Yield the members whose global rank is known, with it."""
         for member in (member for process in self._processes for member in process.members):
             if (rank := self._global_rank(member)) is not None:
@@ -220,7 +222,7 @@ class _Builder:
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _gpus(self) -> dict[int, Gpu]:
-        gpus = group_sets((rank, (member.init.nvml_dev, member.init.bus_id)) for rank, member in self._ranked())
+        gpus = group_sets((rank, (member.init.nvml_dev, member.init.bus_id)) for rank, member in self._list_ranked())
         return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
     def _network(self, notices: list[Notice]) -> Network:

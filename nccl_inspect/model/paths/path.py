@@ -131,12 +131,12 @@ class Path(Record):
         return list(value) if isinstance(value, tuple) else value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Path) and _compared(self) == _compared(other)
+        return isinstance(other, Path) and _list_values(self) == _list_values(other)
 
     def __hash__(self) -> int:
         return hash((self.src, self.dst, self.detail))
 
 
-def _compared(path: Path) -> tuple[Any, ...]:
+def _list_values(path: Path) -> tuple[Any, ...]:
     *own, kind, evidence = values(path)
     return (*own, values(kind), evidence)
