@@ -83,6 +83,8 @@ class _Builder:
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
+        self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
+        """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_details(dialect, name).versions for dialect, name in fold.productions if dialect == "nccl"
@@ -200,8 +202,13 @@ class _Builder:
         process_id = process.log.process
         fragments = self._lines.fragments
         own = [(one, rank) for one in fragments if (rank := one.ranks.get(process_id)) is not None]
-        by_gpu = group_sets((one.devices.get(rank), rank) for one, rank in own)  # another one in each communicator
-        return sorted({rank for some in by_gpu.values() if len(some) == 1 for rank in some})
+        by_gpu = group_sets((one.devices.get(rank), rank) for one, rank in own)
+        # A GPU has another rank in each communicator: that among all processes is the one of the job.
+        of_all = {(one.devices.get(rank), rank) for one, rank in own if len(one.ranks) == self._cut_out}
+        chosen = [
+            {rank for rank in some if len(some) == 1 or (device, rank) in of_all} for device, some in by_gpu.items()
+        ]
+        return sorted({rank for some in chosen if len(some) == 1 for rank in some})
 
     def _list_ranked(self) -> Iterator[tuple[int, Member]]:
         """Yield the members whose global rank is known, with it."""
