@@ -253,7 +253,7 @@ def _borders(log: ProcessLog) -> list[tuple[int, int]]:
     """Return where one life ends and the next begins: after the last step of the old one, and the bootstrap of the new.
 
     Settings and plugins between these are of the new one, and what went wrong there is of the old one. A communicator
-    stands before each, unless it goes on after the bootstrap.
+    precedes each, unless it continues after the bootstrap.
     """
     if len(log.bootstraps) < 2:
         return []
