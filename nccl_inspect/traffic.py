@@ -116,7 +116,7 @@ class Flow(Record):
         """Return the kind of path."""
         if self.path is None:
             return "no connection line"
-        return self.path.detail + ("/GDRDMA" if self.path.gdr is True else "")
+        return f"{self.path.detail}{'/GDRDMA' if self.path.gdr is True else ''}"
 
     @property
     def seconds(self) -> tuple[float, float] | None:

@@ -250,7 +250,6 @@ def contents_of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
     """Return what the files of some kinds hold.
 
     Args:
-        artifacts: of a job.
         readers: the modules of :mod:`nccl_inspect.artifacts` that read the kinds, by name.
     """
     return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]

@@ -8,12 +8,12 @@ lines state does not count.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -47,7 +47,6 @@ class Gathered:
     """The processes of a log, or of one job in it.
 
     Args:
-        everything: what each process said, and what nobody did.
         passed_on: lines may have lost the name of their host before they were passed on.
         repeated: lines that were left out because they had been collected before, by process.
     """
@@ -147,11 +146,7 @@ _MAX_LIVES = 500
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
-    """Return the logs of all processes; what one process printed under several names of its collector is put together.
-
-    Args:
-        logs: one for each host, pid and name.
-    """
+    """Return the logs of all processes; what one printed under several names of its collector is put together."""
     logs = list(logs)
     owners = _owners(logs)
     alike: dict[tuple[str, int], list[ProcessLog]] = {}
@@ -220,20 +215,6 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
     )
 
 
-class _Border(NamedTuple):
-    """Holds where one life ends and the next one begins."""
-
-    step: int
-    """After the last step of the old one: what is set and loaded from here on is of the new one."""
-    bootstrap: int
-    """The first step of the new one: what went wrong until here is of the old one."""
-
-    def find_border(self, note: Note) -> int:
-        """Return the border for a statement."""
-        went_wrong = note.level in STATEMENTS or isinstance(note.event, events.ErrorCascade)
-        return self.bootstrap if went_wrong else self.step
-
-
 def lives(log: ProcessLog) -> list[ProcessLog]:
     """Return the processes that printed as this one, one after the other: mostly one."""
     borders = _borders(log)
@@ -241,59 +222,61 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         return [log]
     lives: list[ProcessLog] = []
     places = [step.place for step in log.steps]
-    begin = _Border(0, 0)
-    for number, end in enumerate([*borders, _Border(log.last + 1, log.last + 1)], 1):
-        steps = log.steps[bisect_left(places, begin.step) : bisect_left(places, end.step)]
+    begin = bootstrap = 0
+    for number, (end, next_bootstrap) in enumerate([*borders, (log.last + 1, log.last + 1)], 1):
+        steps = log.steps[bisect_left(places, begin) : bisect_left(places, end)]
         newest = number == len(borders) + 1
+        notes: dict[object, Note] = {}
+        for key, whole in log.notes.items():
+            went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
+            note = cut_note(whole, bootstrap, next_bootstrap) if went_wrong else cut_note(whole, begin, end)
+            if note is not None:
+                notes[key] = note
         lives.append(
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
                 steps=steps,
-                notes={
-                    key: note
-                    for key, whole in log.notes.items()
-                    if (note := cut_note(whole, begin.find_border(whole), end.find_border(whole))) is not None
-                },
-                calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
+                notes=notes,
+                calls={key: tally for key, tally in log.calls.items() if begin <= tally.first < end},
                 first=steps[0].place if lives else log.first,
                 last=log.last if newest else max(map(_end, steps)),
                 opening=steps[0].origin if lives else log.opening,
                 closing=log.closing if newest else steps[-1].printed,
-                bootstraps=[place for place in log.bootstraps if begin.step <= place < end.step],
+                bootstraps=[place for place in log.bootstraps if begin <= place < end],
             )
         )
-        begin = end
+        begin, bootstrap = end, next_bootstrap
     return lives
 
 
-def _borders(log: ProcessLog) -> list[_Border]:
-    """Between a communicator and the bootstrap that follows it, unless the communicator continues after that."""
+def _borders(log: ProcessLog) -> list[tuple[int, int]]:
+    """Return where one life ends and the next begins: after the last step of the old one, and the bootstrap of the new.
+
+    Settings and plugins between these are of the new one, and what went wrong there is of the old one. A communicator
+    precedes each, unless it continues after the bootstrap.
+    """
     if len(log.bootstraps) < 2:
         return []
-    borders: list[_Border] = []
+    borders: list[tuple[int, int]] = []
     places = [step.place for step in log.steps]
     # What follows is looked at as far as the next bootstrap: a communicator that goes on is spoken of by then.
     for place, following in pairwise([*log.bootstraps[1:][-_MAX_LIVES:], log.last + 1]):
-        since = bisect_left(places, borders[-1].step if borders else 0)
+        since = bisect_left(places, borders[-1][0] if borders else 0)
         here = bisect_left(places, place)
         before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
-        if _begun_pointers(before) and after and not _goes_on(_begun_pointers(before), after):
-            borders.append(_Border(min(max(map(_end, before)), place - 1) + 1, place))
+        begun = {step.event.comm for step in before if isinstance(step.event, events.CommInit)}
+        if begun and after and not _goes_on(begun, after):
+            borders.append((min(max(map(_end, before)), place - 1) + 1, place))
     return borders
 
 
-def _begun_pointers(steps: Iterable[Step | Burst]) -> set[str]:
-    """Return the communicators that were begun, by their pointers."""
-    return {step.event.comm for step in steps if isinstance(step, Step) and isinstance(step.event, events.CommInit)}
-
-
-def _goes_on(comms: set[str], steps: Iterable[Step | Burst]) -> bool:
+def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
     """Return whether one of these communicators is spoken of before its pointer stands for a new one."""
-    left = set(comms)
+    left = set(begun)
     for step in steps:
-        comm = getattr(step.event, "comm", None) if isinstance(step, Step) else None
+        comm = getattr(step.event, "comm", None)
         if comm in left:
-            if not isinstance(step, Step) or getattr(step.event, "phase", None) != "START":
+            if getattr(step.event, "phase", None) != "START":
                 return True
             left.discard(comm)
     return False
@@ -318,11 +301,6 @@ def raised_by(
     """Return the ranks of labelled exceptions, by source and number of the line.
 
     They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
-
-    Args:
-        sources: with the exceptions, by their numbers.
-        processes: of the job.
-        ranks: of each process.
     """
     labelled: dict[tuple[int, int], set[int]] = {}
     for process in processes:
@@ -339,13 +317,7 @@ def raised_by(
 
 
 def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """Return the last line of a process of which more than its place is kept.
-
-    Args:
-        log: of the process.
-        stated: the last line that is a statement.
-        line: makes evidence of lines.
-    """
+    """Return the last line of a process of which more than its place is kept."""
     ends = [*([stated] if stated else []), *log.steps[-1:], *log.open.values()]
     match max(ends, key=lambda end: end.place if isinstance(end, StatementLine) else _end(end), default=None):
         case StatementLine() as last:
@@ -385,87 +357,48 @@ def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
     return isolated
 
 
-# Lines that were collected twice
-
-
-class _Copy:
-    """Holds what one collector gave of the lines of a process, from one place to another."""
-
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
-        self.opening: Step | Burst | None = None
-        """Its first step."""
-        self.first = ""
-        """The first of its proofs."""
-        self.proofs: set[str] = set()
-        """Lines that occur only once in a log."""
-        self.completed = False
-        """Whether one of them completes a communicator."""
-        self.steps = 0
-        self.messages: set[tuple[int, str]] = set()
-        """Its lines but for connections, with their threads."""
-        self.edges: dict[tuple[object, ...], int] = {}
-        """The channels of its connections."""
-        self.is_kept = True
-
-    def add(self, step: Step | Burst) -> None:
-        """Take in what one line said, or several about connections."""
-        self.steps += 1
-        self.opening = self.opening or step
-        if isinstance(step, Step):
-            self.messages.add((step.printed.tid, step.event.message))
-            return
-        for key, edge in step.edges.items():
-            place = step.key.tid, step.key.conn, *key
-            self.edges[place] = self.edges.get(place, 0) | edge.channels
-
-    def holds(self, other: _Copy) -> bool:
-        """Return whether all that another one says stands here, too, lines among it that come once only."""
-        return (
-            other.proofs <= self.proofs
-            and other.messages <= self.messages
-            and all(not channels & ~self.edges.get(place, 0) for place, channels in other.edges.items())
-        )
-
-
 def leave_out_repeats(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     """Return the log of a process with each line once, and the first steps of what was left out."""
-    proofs = [step.event.message for step in log.steps if type(step.event) is events.CommInit and step.event.comm_id]
+    proofs = [event.message for step in log.steps if (event := _proof(step))]
     if len(set(proofs)) == len(proofs):
         return log, []
-    copies = _copies(log)
-    kept: list[_Copy] = []
-    for copy in sorted(copies, key=lambda copy: (-len(copy.proofs), -copy.steps)):  # the most complete one is kept
-        copy.is_kept = not copy.proofs or not any(other.holds(copy) for other in kept)
-        if copy.is_kept:
-            kept.append(copy)
-    begins = [copy.begin for copy in copies]
-
-    def is_kept(place: int) -> bool:
-        return copies[max(0, bisect_left(begins, place + 1) - 1)].is_kept
-
-    steps = [step for step in log.steps if is_kept(step.place)]
-    left_out = [copy.opening for copy in copies if copy.opening and not copy.is_kept]
-    return replace(log, steps=steps, bootstraps=list(filter(is_kept, log.bootstraps))), left_out
-
-
-def _copies(log: ProcessLog) -> list[_Copy]:
-    """Return the copies in their order: in each source one, and where one begins again as the last one did."""
-    copies: list[_Copy] = []
-    source = -1
+    # What a collector gave once: in each source one copy, and where one begins again as the last one did.
+    copies: list[list[Step | Burst]] = []
+    source, first, completed = -1, "", False
     for step in log.steps:
         here, event = source_and_line(step.place)[0], _proof(step)
-        if here != source:
-            source = here
-            copies.append(_Copy(step.place))
-        elif event and copies[-1].completed and event.message == copies[-1].first:
-            copies.append(_Copy(step.place))
-        copies[-1].add(step)
+        if here != source or (event and completed and event.message == first):
+            copies.append([])
+            source, first, completed = here, "", False
+        copies[-1].append(step)
         if event:
-            copies[-1].first = copies[-1].first or event.message
-            copies[-1].proofs.add(event.message)
-            copies[-1].completed |= event.phase == "COMPLETE"
-    return copies
+            first = first or event.message
+            completed |= event.phase == "COMPLETE"
+    number = [sum(_proof(step) is not None for step in copy) for copy in copies]
+    kept: dict[int, set[object]] = {}
+    for at in sorted(range(len(copies)), key=lambda at: (-number[at], -len(copies[at]))):  # the most complete one
+        said = _list_said(copies[at])
+        if not (number[at] and any(said <= other for other in kept.values())):
+            kept[at] = said
+    begins = [copy[0].place for copy in copies]
+    return replace(
+        log,
+        steps=[step for at in sorted(kept) for step in copies[at]],
+        bootstraps=[place for place in log.bootstraps if max(0, bisect_right(begins, place) - 1) in kept],
+    ), [copy[0] for at, copy in enumerate(copies) if at not in kept]
+
+
+def _list_said(copy: Iterable[Step | Burst]) -> set[object]:
+    """Return all that lines say: messages, and each channel of connections, with their threads."""
+    said: set[object] = set()
+    for step in copy:
+        if isinstance(step, Step):
+            said.add((step.printed.tid, step.event.message))
+            continue
+        for key, edge in step.edges.items():
+            channels = (at for at in range(edge.channels.bit_length()) if edge.channels >> at & 1)
+            said.update((step.key.tid, step.key.conn, *key, channel) for channel in channels)
+    return said
 
 
 def _proof(step: Step | Burst) -> events.CommInit | None:
@@ -501,23 +434,16 @@ def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
             or source_and_line(log.first)[0] not in torn
             or any(note.level in STATEMENTS for note in log.notes.values())
         ]
-    damage = _Damage(fold, torn, logs)
+    damage = _Damage({number: fold.sources_by_number[number].counts.doubtful for number in torn}, logs)
     return [damage.leave_out(log) for log in logs]
 
 
 class _Damage:
-    """Holds what the sound lines of a torn log state, by which damage is known.
+    """Holds what the sound lines of a torn log state, by which damage is known."""
 
-    Args:
-        fold: of all that was read.
-        torn: the numbers of torn sources.
-        logs: of all processes.
-    """
-
-    def __init__(self, fold: Fold, torn: set[int], logs: Iterable[ProcessLog]) -> None:
-        self._torn = torn
-        self._doubtful = {index: source.counts.doubtful for index, source in fold.sources_by_number.items()}
-        self._ways: set[_Way] = set()
+    def __init__(self, doubtful: Mapping[int, Collection[int]], logs: Iterable[ProcessLog]) -> None:
+        self._doubtful = doubtful
+        """By the numbers of torn sources their lines of which nothing is certain."""
         self._ways_of: dict[Process, set[_Way]] = {}
         self._networks: Counter[str] = Counter()
         """How many lines name each network."""
@@ -526,47 +452,44 @@ class _Damage:
         for log in logs:
             ways = self._ways_of.setdefault(log.process, set())
             for step in log.steps:
-                if isinstance(step, Burst):
-                    ways.update(_way(edge.event) for edge in step.edges.values() if not self._is_doubtful(edge))
-                    for edge in step.edges.values():
-                        if edge.event.net:
-                            self._networks[edge.event.net] += edge.lines
-                elif isinstance(step.event, NetworkInUse):
+                for edge in step.edges.values() if isinstance(step, Burst) else ():
+                    if not self._is_doubtful(edge.lines, edge.place):
+                        ways.add(_way(edge.event))
+                    if edge.event.net:
+                        self._networks[edge.event.net] += edge.lines
+                if isinstance(step.event, NetworkInUse):
                     self._networks[step.event.net] += 1
-            self._ways |= ways
             sound = [note for note in log.notes.values() if not self._is_in_doubt(note)]
             self._texts.update(note.message for note in sound)
             self._kinds.update(map(_kind, sound))
+        self._ways = set().union(*self._ways_of.values())
 
     def leave_out(self, log: ProcessLog) -> ProcessLog:
         """Return what a process printed, without damage."""
-        bad = {id(step) for step in log.steps if isinstance(step, Step) and self._is_no_network(step.event)}
         ends = _ends_of_known(log)
-        for burst in (step for step in log.steps if isinstance(step, Burst)):
-            bad |= {id(edge) for edge in burst.edges.values() if self._is_damage(log.process, edge)}
+        steps: list[Step | Burst] = []
+        for step in log.steps:
+            if isinstance(step, Step):
+                steps += [] if self._is_no_network(step.event) else [ends.get(id(step), step)]
+                continue
+            edges = {key: edge for key, edge in step.edges.items() if not self._is_damage(log.process, edge)}
+            if edges:
+                steps.append(step if len(edges) == len(step.edges) else replace(step, edges=edges))
         notes = {  # but for those that others state in other words only
             key: note
             for key, note in log.notes.items()
             if not self._is_in_doubt(note) or note.message in self._texts or _kind(note) not in self._kinds
         }
-        if not (bad or ends) and len(notes) == len(log.notes):
-            return log
-        steps: list[Step | Burst] = []
-        for step in log.steps:
-            if isinstance(step, Step):
-                steps += [ends.get(id(step), step)] if id(step) not in bad else []
-            elif edges := {key: edge for key, edge in step.edges.items() if id(edge) not in bad}:
-                steps.append(step if len(edges) == len(step.edges) else replace(step, edges=edges))
         return replace(log, steps=steps, notes=notes)
 
     def _is_damage(self, process: Process, edge: Edge) -> bool:
-        if edge.lines > 1 or source_and_line(edge.place)[0] not in self._torn:
+        if edge.lines > 1 or source_and_line(edge.place)[0] not in self._doubtful:
             return False
         if self._is_no_network(edge.event):
             return True
         # No sound line names this way: of the process, or of any if it has none of this transport.
         own = {way for way in self._ways_of.get(process, ()) if way[0] == edge.event.transport}
-        return self._is_doubtful(edge) and _way(edge.event) not in (own or self._ways)
+        return self._is_doubtful(edge.lines, edge.place) and _way(edge.event) not in (own or self._ways)
 
     def _is_no_network(self, event: Event) -> bool:
         """Return whether hardly a line names a network where many name another one."""
@@ -574,15 +497,12 @@ class _Damage:
         is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW_LINES
         return is_rare and max(self._networks.values()) >= _MANY_LINES
 
-    def _is_doubtful(self, edge: Edge) -> bool:
-        return edge.lines == 1 and self._is_in_doubtful_line(edge.place)
-
     def _is_in_doubt(self, note: Note) -> bool:
-        return note.count == 1 and note.level not in STATEMENTS and self._is_in_doubtful_line(note.place)
+        return note.level not in STATEMENTS and self._is_doubtful(note.count, note.place)
 
-    def _is_in_doubtful_line(self, place: int) -> bool:
+    def _is_doubtful(self, lines: int, place: int) -> bool:
         source, line = source_and_line(place)
-        return line in self._doubtful[source]
+        return lines == 1 and line in self._doubtful.get(source, ())
 
 
 def _kind(note: Note) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally, position, source_and_line
+from nccl_inspect.model.fold.process_log import PAIRED, position, source_and_line
 from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
@@ -32,6 +32,7 @@ from nccl_inspect.model.processes import Gathered, walk_logs
 from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.statements.index import Line, Quotes, Statement, Statements, by_process
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
@@ -45,12 +46,7 @@ _BUILT_IN = ("IB", "Socket")
 
 
 def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
-    """Return the job that a log shows, without findings.
-
-    Args:
-        fold: of the log, or the share of it that is one job's.
-        gathered: its processes, where they are known.
-    """
+    """Return the job that a log shows, without findings."""
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
@@ -100,15 +96,10 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        completed: dict[tuple[Process, int], int] = {}  # where threads completed a communicator for the last time
-        members = (member for process in self._processes for member in process.members)
-        for process_id, step in ((member.log.process, member.completed) for member in members):
-            if step is not None:
-                thread = process_id, step.printed.tid
-                completed[thread] = max(completed.get(thread, -1), step.place)
-        notices = join_notices(
-            statements.all, self._ranks, self._releases, self.quotes.message, lambda *thread: completed.get(thread, -1)
-        )
+        steps = ((process.log.process, member.completed) for process in self._processes for member in process.members)
+        ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
+        completed = {thread: max(places) for thread, places in ends.items()}
+        notices = join_notices(statements.all, self._ranks, self._releases, self.quotes.message, completed)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
@@ -124,7 +115,10 @@ class _Builder:
         classes = build.gpu_classes(notices)
         built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements), not shm_off)
         if classes:
-            built = build.name_classes(built, classes, self._bus_ids())
+            bus_ids = {
+                rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None
+            }
+            built = build.name_classes(built, classes, bus_ids)
         torn = set(map(id, self._torn))
         unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
         counts = [source.counts for source in self._fold.sources_by_number.values()]
@@ -202,29 +196,25 @@ class _Builder:
         return member.communicator.global_rank(member.rank) if member.communicator else None
 
     def _ranks_of(self, process: ProcessMembers) -> list[int]:
-        ranks = build.ranks_of(process.members, self._global_rank)
+        ranks = {self._global_rank(member) for member in process.members} - {None}
         if ranks:
-            return ranks
+            return sorted(rank for rank in ranks if rank is not None)
         process_id = process.log.process
         fragments = self._lines.fragments
-        by_gpu: dict[str | None, dict[int, bool]] = {}
-        for fragment in fragments:
-            if (rank := fragment.ranks.get(process_id)) is not None:
-                ranks_of_gpu = by_gpu.setdefault(fragment.devices.get(rank), {})
-                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == self._cut_out
+        own = [(one, rank) for one in fragments if (rank := one.ranks.get(process_id)) is not None]
+        by_gpu = group_sets((one.devices.get(rank), rank) for one, rank in own)
         # A GPU has another rank in each communicator: that among all processes is the one of the job.
-        chosen = [[rank for rank in own if len(own) == 1 or own[rank]] for own in by_gpu.values()]
-        return sorted({own[0] for own in chosen if len(own) == 1})
+        of_all = {(one.devices.get(rank), rank) for one, rank in own if len(one.ranks) == self._cut_out}
+        chosen = [
+            {rank for rank in some if len(some) == 1 or (device, rank) in of_all} for device, some in by_gpu.items()
+        ]
+        return sorted({rank for some in chosen if len(some) == 1 for rank in some})
 
-    def _bus_ids(self) -> dict[int, str]:
-        """Return the GPU of each global rank."""
-        bus_ids = {}
-        for process in self._processes:
-            for member in process.members:
-                rank = self._global_rank(member)
-                if rank is not None and member.init.bus_id is not None:
-                    bus_ids[rank] = member.init.bus_id
-        return bus_ids
+    def _list_ranked(self) -> Iterator[tuple[int, Member]]:
+        """Yield the members whose global rank is known, with it."""
+        for member in (member for process in self._processes for member in process.members):
+            if (rank := self._global_rank(member)) is not None:
+                yield rank, member
 
     def _hosts(self) -> list[Host]:
         ranks: dict[str, set[int]] = {}
@@ -239,11 +229,7 @@ class _Builder:
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _gpus(self) -> dict[int, Gpu]:
-        gpus: dict[int, set[tuple[int | None, str | None]]] = {}
-        for member in (member for process in self._processes for member in process.members):
-            rank = self._global_rank(member)
-            if rank is not None:
-                gpus.setdefault(rank, set()).add((member.init.nvml_dev, member.init.bus_id))
+        gpus = group_sets((rank, (member.init.nvml_dev, member.init.bus_id)) for rank, member in self._list_ranked())
         return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
     def _network(self, notices: list[Notice]) -> Network:
@@ -375,11 +361,8 @@ class _Builder:
             for number, text in source.counts.tail:
                 if message := job_failure.end_text(text, self._fold.has_envelope):
                     lines.setdefault(position(index, number), decode(message))
-        begun: dict[int, int] = {}
-        """By source the line at which the last process begins."""
-        for process in self._processes:
-            source_at, number = source_and_line(process.log.first)
-            begun[source_at] = max(begun.get(source_at, 0), number)
+        begun: dict[int, int] = {}  # by source the line at which the last process begins
+        begun.update(sorted(source_and_line(process.log.first) for process in self._processes))
         return [
             self.quotes.line(place, lines[place])
             for place in sorted(lines)
@@ -433,15 +416,11 @@ def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> l
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
-    by_network: dict[str, list[Member]] = {}
-    for member in members:
-        if network := member.network:
-            by_network.setdefault(network, []).append(member)
-    return by_network
+    return group_values((network, member) for member in members if (network := member.network))
 
 
-Completed = Callable[[Process, int], int]
-"""Where a thread of a process completed a communicator for the last time; -1 where it did not."""
+Completed = Mapping[tuple[Process, int], int]
+"""Where threads of processes completed a communicator for the last time."""
 _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
 """Until somebody asks who made a statement first."""
 
@@ -453,15 +432,7 @@ def join_notices(
     line: Line,
     completed: Completed,
 ) -> list[Notice]:
-    """Return one notice for each statement, in the order of the log.
-
-    Args:
-        statements: in the order of the log.
-        ranks: the global ranks of each process.
-        releases: by production the NCCL releases that print it.
-        line: makes evidence of lines.
-        completed: finds where a thread completed a communicator for the last time.
-    """
+    """Return one notice for each statement, in the order of the log."""
     # Nearly each process has timings of its own, and no rule asks for them.
     statements = [statement for statement in statements if not lifetime.is_timing(statement.event)]
     warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
@@ -511,7 +482,7 @@ def _notice(
         earliest=lambda: _earliest(statement, line),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
         outlived=lambda: all(  # after each thread made the statement for the last time
-            last < completed(process, origin.tid)
+            last < completed.get((process, origin.tid), -1)
             for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
         ),
     )
@@ -519,22 +490,16 @@ def _notice(
 
 def _earliest(statement: Statement, line: Line) -> Earliest:
     """Return who said it first: by time where all have times of one clock, else the first in the log."""
-    row, origins = 0, statement.origins
+    row, origins, processes = 0, statement.origins, statement.processes[:1]
     times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
     ordered = are_in_order(*times)
-    processes = statement.processes[:1]
     if ordered:
         seconds = [time.seconds for time in times if time]
-        earliest = min(seconds)
-        processes = [process for process, when in zip(statement.processes, seconds, strict=True) if when == earliest]
-        row = seconds.index(earliest)
-    return Earliest(
-        processes=processes,
-        device=origins[row].device,
-        time=origins[row].time,
-        evidence=statement.line(row, line),
-        is_ordered=ordered,
-    )
+        row = seconds.index(min(seconds))
+        processes = [
+            process for process, when in zip(statement.processes, seconds, strict=True) if when == seconds[row]
+        ]
+    return Earliest(processes, origins[row].device, origins[row].time, statement.line(row, line), ordered)
 
 
 def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
@@ -542,7 +507,14 @@ def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[M
     by_slot: dict[tuple[object, ...], Calls] = {}
     for process in processes:
         for key, tally in process.log.calls.items():
-            member = _member(process, key, tally)
+            members = [  # pointers are used again, so the communicator must live from the first to the last
+                member
+                for member in process.members
+                if (member.init.comm, member.init.nranks) == (key.comm, key.nranks)
+                and member.lives_at(tally.first)
+                and member.lives_at(tally.last)
+            ]
+            member = members[0] if len(members) == 1 else None
             comm = member.communicator if member else None
             rank = global_rank(member) if member else None
             ranks = comm.global_ranks if comm else ()
@@ -573,22 +545,6 @@ def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[M
     return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
 
 
-def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | None:
-    """Return whose calls they are.
-
-    Pointers are used again, so the communicator must live from the first to the last.
-    """
-    fits = [
-        member
-        for member in process.members
-        if member.init.comm == key.comm
-        and member.init.nranks == key.nranks
-        and member.lives_at(tally.first)
-        and member.lives_at(tally.last)
-    ]
-    return fits[0] if len(fits) == 1 else None
-
-
 def timeline_of(
     processes: Iterable[ProcessMembers],
     global_rank: Callable[[Member], int | None],
@@ -598,11 +554,6 @@ def timeline_of(
 
     Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
     that most lines have are kept. A rank of which only one time is known is left out.
-
-    Args:
-        processes: with their members.
-        global_rank: the global rank of a member.
-        where: the source and line of a place.
     """
     timed = []
     for process in processes:

@@ -79,13 +79,7 @@ All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and t
 
 
 def find_related(name: str, value: str, releases: Iterable[str]) -> Alike | None:
-    """Return what else may have been set where a log shows this setting.
-
-    Args:
-        name: of the variable.
-        value: as printed.
-        releases: that wrote the log; where none is known it may be any.
-    """
+    """Return what else may have been set where a log shows this setting."""
     numbers = [order(release)[:2] for release in releases]
     for alias in _ALIKE:
         fits_release = not numbers or any(alias.first <= number <= alias.last for number in numbers)

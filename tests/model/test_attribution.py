@@ -109,10 +109,10 @@ def outcome(log: list[LINE]) -> Outcome:
         want = (truth.src, truth.dst) if in_world else (members.index(truth.src), members.index(truth.dst))
         known = list(comm.global_ranks) if comm and in_world else members
         named = len(known) == len(members) and all(a in (None, b) for a, b in zip(known, members, strict=True))
-        found.lines["guessed" if line.doubt else "sure"] += line.edge.lines
-        if not line.doubt and (line.src, line.dst) != want:
+        found.lines["guessed" if line.guessed else "sure"] += line.edge.lines
+        if not line.guessed and (line.src, line.dst) != want:
             found.wrong.append(f"{text}: {line.src}->{line.dst} of {line.communicator} instead of {want}")
-        elif not line.doubt and not named:
+        elif not line.guessed and not named:
             found.misnamed.append(f"{text}: {line.communicator} instead of {members}")
     return found
 

@@ -40,7 +40,7 @@ def test_copies_say_the_same(names: tuple[str, ...]) -> None:
 
 def test_other_paths_are_another_job() -> None:
     job, other = (nccl_inspect.read(sample_data.contents("socket-2node-tp4-dp2")[0]) for _ in range(2))
-    other.paths[1].nic = "mlx5_7"
+    other.paths[1].kind = other.paths[1].kind.with_fields(nic="mlx5_7")
     assert job.paths[:1] == other.paths[:1]
     assert job != other
     assert job.paths.take(1) == other.paths.take(1) != job.paths.take(2)

@@ -9,7 +9,7 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.model.job import Job, Path, Paths
+from nccl_inspect.model.job import Job, Path
 from nccl_inspect.model.paths.path import End, Link
 
 
@@ -157,8 +157,9 @@ def test_a_selection_answers_like_its_paths_and_a_pair_without_one_is_an_error_t
     assert net.first_lines()[:1] == net[0].evidence
     assert len(paths.exclude(net)) == len(paths) - len(net) and not paths.where(lambda kind: kind.detail == "SHM")
     assert list((net | paths.take(1)).values("src")) == [(0,), (1,), (3,)]
-    assert list(Paths(paths)) == list(paths)
-    assert not Paths([]) and Paths([]).ends() == set() and list(Paths([]).distinct("src")) == []
+    assert paths == nccl_inspect.read(LOG).paths != nccl_inspect.read(LOG.replace(b"IB/1", b"IB/2")).paths
+    none = nccl_inspect.read(b"NCCL version 2.28.9\n").paths
+    assert not none and none.ends() == set() and list(none.distinct("src")) == []
     for (src, dst), more in {(1, 0): "; there is one in the other direction", (0, 9): ""}.items():
         with pytest.raises(KeyError) as raised:
             paths.between(src, dst)

@@ -21,6 +21,7 @@ from nccl_inspect import report
 from nccl_inspect.answers import machines, ranks
 from nccl_inspect.model.finding import Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
+from nccl_inspect.model.paths.table import Table
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
 from nccl_inspect.report.html import Texts, pack_numbers
@@ -92,10 +93,11 @@ def hostile() -> Job:
     job = nccl_inspect.read(log)
     for host in job.hosts:
         host.name += HOSTILE
-    paths = list(job.paths)
-    for path in paths:
-        path.src_host = path.dst_host = path.nic = path.detail = HOSTILE
-    job.paths = Paths(paths)
+    rows = [
+        (src, dst, HOSTILE, HOSTILE, None, None, comms, kind.with_fields(nic=HOSTILE, detail=HOSTILE))
+        for src, dst, comms, kind in job.paths.values("src", "dst", "communicators", "kind")
+    ]
+    job.paths = Paths(Table(rows, job.paths.table.first_lines, job.paths.table.end_lines))
     for comm in job.communicators:
         comm.id = HOSTILE
     for finding in job.findings:

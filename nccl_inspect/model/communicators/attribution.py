@@ -1,8 +1,8 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
-Lines that belong together are a unit. Its candidates are the members of its process in which all of them fit: own rank,
-GPUs in brackets, hosts, number of channels. What fits one member only is certain. Where lines fit several, what is
-certain elsewhere excludes some: a connection prints once in a communicator, and a connection over the network has a
+What a thread printed in one go is a unit. Its candidates are the members of its process in which all of it fits: own
+rank, GPUs in brackets, hosts, number of channels. What fits one member only is certain. Where lines fit several, what
+is certain elsewhere excludes some: a connection prints once in a communicator, and a connection over the network has a
 line at its other end. What is left is decided by the order in which other processes used the communicators, and marked
 as a guess.
 """
@@ -10,21 +10,21 @@ as a guess.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache, cached_property
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, Slotted, record
 
 MAX_QUESTIONS = 1_000_000
@@ -45,17 +45,10 @@ class Claims(NamedTuple):
     is_local: bool
 
 
-class _ClaimsOfEvents(dict[int, Claims]):
-    """Holds what connection lines claim by the id of their event, found out once for all edges that have the same."""
-
-    def find(self, event: ChannelConnect) -> Claims:
-        """Return the claims of an event."""
-        if event.direction == "receive":
-            claims = Claims(event.src, event.dst_dev, event.src_dev, event.is_local)
-        else:
-            claims = Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
-        self[id(event)] = claims
-        return claims
+def _read_claims(event: ChannelConnect) -> Claims:
+    if event.direction == "receive":
+        return Claims(event.src, event.dst_dev, event.src_dev, event.is_local)
+    return Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
 
 
 def _fits(member: Member, claims: Claims, channels: int) -> bool:
@@ -79,11 +72,7 @@ def _fits(member: Member, claims: Claims, channels: int) -> bool:
 
 
 class _Lives:
-    """Finds the members that live at a place without asking all: a program may make thousands, one after the other.
-
-    Args:
-        members: in the order in which they began.
-    """
+    """Finds the members that live at a place without asking all: a program may make thousands, one after the other."""
 
     _FAN = 16
 
@@ -115,86 +104,44 @@ class _Lives:
         return [members[index] for index in groups if index < begun and ends[index] >= place]
 
 
-_FEW = 16
-"""Members that are asked about each connection; of more, what they answered is remembered."""
-
-
 class _Candidates:
-    """Finds the members of a process that connections fit; most of its communicators have the same ones.
+    """Finds the members of a process that connections fit; most of its communicators have the same ones."""
 
-    Args:
-        members: of the process.
-        claims: of connections.
-    """
-
-    def __init__(self, members: Iterable[Member], claims: _ClaimsOfEvents) -> None:
+    def __init__(self, members: Iterable[Member], claims: dict[int, Claims]) -> None:
         self._claims = claims
-        self._by_rank: defaultdict[int, list[Member]] = defaultdict(list)
-        for member in members:
-            self._by_rank[member.rank].append(member)
+        """By the id of events: all edges that say the same have one."""
+        self._by_rank = group_values((member.rank, member) for member in members)
         self._fitting: dict[tuple[int, ...], _Lives] = {}
         self._lives: dict[tuple[int, ...], _Lives] = {}
 
-    def find(self, edges: Collection[Edge], rank: int, place: int, conn: int | None) -> list[Member]:
-        """Return the members in which all of some connections fit, in their order.
-
-        Args:
-            edges: of one burst.
-            rank: that printed them.
-            place: at which the members have to be alive.
-            conn: the connection set.
-        """
+    def find(self, edges: Collection[Edge], rank: int, place: int) -> list[Member]:
+        """Return the members that live at a place and in which all of some connections of a rank fit, in order."""
         key = tuple([part for edge in edges for part in (id(edge.event), edge.channels.bit_length())])
-        found = (self._fitting.get(key) or self._fit(key, edges, rank)).at(place)
-        return [member for member in found if not member.eager] if conn == RINGS_AND_TREES else found
-
-    def find_each(self, burst: Burst) -> Iterator[list[Member]]:
-        """Yield for each connection of a burst the members in which it fits."""
-        _, conn, rank = burst.key
-        members, claims_of = self._by_rank[rank], self._claims
-        if len(members) > _FEW:
-            for edge in burst.edges.values():
-                yield self.find((edge,), rank, edge.place, conn)
-            return
-        members = [member for member in members if not (conn == RINGS_AND_TREES and member.eager)]
-        for edge in burst.edges.values():
-            place, channels = edge.place, edge.channels.bit_length()
-            claims = claims_of.get(id(edge.event)) or claims_of.find(edge.event)
-            if len(members) == 1:  # as in most processes; this takes half the time of what follows
-                yield members if _fits(members[0], claims, channels) and members[0].lives_at(place) else []
-            else:
-                yield [member for member in members if _fits(member, claims, channels) and member.lives_at(place)]
-
-    def _fit(self, key: tuple[int, ...], edges: Iterable[Edge], rank: int) -> _Lives:
-        members = self._by_rank[rank]
-        for edge in edges:
-            if not members:
-                break
-            event, channels = edge.event, edge.channels.bit_length()
-            claims = self._claims.get(id(event)) or self._claims.find(event)
-            members = [member for member in members if _fits(member, claims, channels)]
-        some = tuple(map(id, members))
-        lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
-        return lives
+        lives = self._fitting.get(key)
+        if lives is None:
+            members = self._by_rank.get(rank, [])
+            for edge in edges if members else ():
+                event, channels = edge.event, edge.channels.bit_length()
+                claims = self._claims.get(id(event)) or self._claims.setdefault(id(event), _read_claims(event))
+                members = [member for member in members if _fits(member, claims, channels)]
+            some = tuple(map(id, members))
+            lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
+        return lives.at(place)
 
 
 @record
 class Unit(Slotted):
-    """Bursts that belong together, with the members they may belong to."""
+    """A burst, or a part of one, with the members it may belong to."""
 
-    bursts: list[Burst]
-    conn: int | None
-    """The connection set, as printed, or as what follows shows; of an unknown one nothing excludes another."""
+    burst: Burst
     left: dict[int, Member]
     """The candidates that are not excluded, by their ids."""
     is_divisible: bool = False
     """Whether each of its connections belongs to the candidate on its own."""
     doubtful: bool = False
-    """Lines of several communicators may be in one burst."""
+    """Lines of several communicators may be in it."""
     lost: set[int] = field(default_factory=set)
     """The ids of those that have what it wants, as far as they are not struck out yet."""
-    choice: tuple[Member, ...] = ()
-    """The candidates that were left when its process began to guess."""
 
 
 @record
@@ -205,8 +152,6 @@ class Attribution(Record):
     """Bursts that fit no communicator that the log shows."""
     guessed: set[int] = field(default_factory=set)
     """The ids of bursts decided by the order of use only."""
-    paired: set[int] = field(default_factory=set)
-    """The ids of those whose ranks are the same in each communicator that they may be of."""
     given_up: int = 0
     """Connection lines that could not be compared with all communicators in reasonable time."""
 
@@ -221,15 +166,11 @@ _End: TypeAlias = tuple[int | None, int, int | None, bool]
 
 
 class _OtherEnds:
-    """Compares what the processes of both ends of network connections print.
-
-    Args:
-        bursts: of each process.
-    """
+    """Compares what the processes of both ends of network connections print."""
 
     def __init__(self, bursts: Mapping[Process, Sequence[Burst]]) -> None:
         self._bursts = bursts
-        self._printed = cache(self._list_printed)
+        self._printed = cache(lambda process: set(map(_find_end, _list_network_events(bursts[process]))))
 
     def narrow(self, unit: Unit) -> dict[int, Member]:
         """Return the candidates whose other ranks print the other ends of a unit, or all.
@@ -238,7 +179,7 @@ class _OtherEnds:
         off before such an end.
         """
         wanted: dict[int, set[_End]] = {}
-        for event in _list_network_events(unit.bursts):
+        for event in _list_network_events([unit.burst]):
             conn, src, dst, receives = _find_end(event)
             if dst is not None:
                 wanted.setdefault(src if receives else dst, set()).add((conn, src, dst, not receives))
@@ -260,27 +201,17 @@ class _OtherEnds:
                 return False
         return has_all
 
-    def _list_printed(self, process: Process) -> set[_End]:
-        return set(map(_find_end, _list_network_events(self._bursts[process])))
-
     @cached_property
     def _broken_pairs(self) -> set[tuple[object, ...]]:
         """Return the connections that all senders do not print in as many channels as the receivers."""
-        printed: dict[int, tuple[ChannelConnect, list[int]]] = {}
-        """The channels of lines of the same event, by its id: a job has far fewer events than connections."""
-        for bursts in self._bursts.values():
-            for burst in bursts:
-                for edge in burst.edges.values():
-                    event = edge.event
-                    if event.direction:
-                        if (found := printed.get(id(event))) is None:
-                            found = printed[id(event)] = event, []
-                        found[1].append(edge.channels)
+        bursts = (burst for some in self._bursts.values() for burst in some)
+        printed: dict[int, tuple[ChannelConnect, list[int]]] = {}  # by its id: a job has far fewer events than edges
+        for edge in (edge for burst in bursts for edge in burst.edges.values() if edge.event.direction):
+            printed.setdefault(id(edge.event), (edge.event, []))[1].append(edge.channels.bit_count())
         balance = Counter[tuple[object, ...]]()
-        for event, channels in printed.values():
+        for event, counts in printed.values():
             *connection, receives = _find_end(event)
-            count = sum(map(int.bit_count, channels))
-            balance[tuple(connection)] += -count if receives else count
+            balance[tuple(connection)] += -sum(counts) if receives else sum(counts)
         return {connection for connection, left in balance.items() if left}
 
 
@@ -293,73 +224,13 @@ def _find_end(event: ChannelConnect) -> _End:
     return event.conn, event.src, event.dst, event.direction == "receive"
 
 
-class _FirstUses:
-    """Holds when processes first used a communicator, counted in what each of them connected."""
-
-    def __init__(self) -> None:
-        self._by_log: dict[int, int] = {}
-        self._ordered: list[int] = []
-        """The same in their order, once somebody asked."""
-
-    def add(self, log: ProcessLog, order: int) -> None:
-        """Note a use by a process; only the first one counts."""
-        if id(log) not in self._by_log:
-            self._by_log[id(log)] = order
-            if self._ordered:
-                insort(self._ordered, order)
-
-    def has(self, log: ProcessLog) -> bool:
-        """Return whether a process used it."""
-        return id(log) in self._by_log
-
-    @property
-    def usual(self) -> int:
-        """Return the median."""
-        self._ordered = self._ordered or sorted(self._by_log.values())
-        return self._ordered[len(self._ordered) // 2]
-
-
-class _OrderOfUse:
-    """Holds in which order the processes used communicators: SPMD programs use them in the same order."""
-
-    def __init__(self) -> None:
-        self._first_uses: defaultdict[tuple[object, ...], _FirstUses] = defaultdict(_FirstUses)
-        """By what a communicator is called in every process."""
-        self._name = cache(_name_in_all_processes)
-
-    def add(self, member: Member, order: int) -> None:
-        """Note that a process used a communicator, and in which turn."""
-        self._first_uses[self._name(member.communicator)].add(member.log, order)
-
-    def find_turn(self, member: Member) -> tuple[object, ...]:
-        """Return what sorts the communicators of a process by their likely turn."""
-        first_uses = self._first_uses.get(self._name(member.communicator))
-        if first_uses is None:
-            return False, len(self._first_uses), member.first.place
-        return first_uses.has(member.log), first_uses.usual, member.first.place
-
-
-def _name_in_all_processes(comm: Communicator | None) -> tuple[object, ...]:
-    ordinals: list[object] = []
-    while comm is not None and comm.parent is not None:
-        ordinals.append(comm.ordinal)
-        comm = comm.parent
-    return ("root", comm.first, *reversed(ordinals)) if comm is not None else ()
-
-
 def attribute(processes: Collection[ProcessMembers]) -> Attribution:
-    """Add every loose burst to the member it belongs to.
-
-    Args:
-        processes: with their members.
-    """
-    result, claims, order = Attribution(), _ClaimsOfEvents(), _OrderOfUse()
-    for process in processes:
-        _release_misplaced(process, claims)
+    """Add every loose burst of some processes to the member it belongs to."""
+    result, claims, turns = Attribution(), dict[int, Claims](), dict[int, int]()
     other_ends = _OtherEnds({process.log.process: process.bursts for process in processes})
     undecided: list[_ProcessWork] = []
     for process in processes:
-        work = _ProcessWork(process, result, claims, order)
+        work = _ProcessWork(process, result, claims, turns)
         work.settle()
         if work.units:
             undecided.append(work)
@@ -373,47 +244,21 @@ def attribute(processes: Collection[ProcessMembers]) -> Attribution:
     return result
 
 
-def _release_misplaced(process: ProcessMembers, claims: _ClaimsOfEvents) -> None:
-    """Take from members what they cannot have: with COMPLETE lost, later lines of the thread came to them."""
-    misplaced = {
-        id(burst)
-        for member in process.members
-        for burst in member.bursts
-        if burst.key.rank != member.rank
-        or not all(
-            _fits(member, claims.get(id(edge.event)) or claims.find(edge.event), edge.channels.bit_length())
-            for edge in burst.edges.values()
-        )
-    }
-    if not misplaced:
-        return
-    for member in process.members:
-        for burst in member.bursts:
-            if id(burst) in misplaced:
-                process.leave(burst)
-        member.bursts = [burst for burst in member.bursts if id(burst) not in misplaced]
-    process.loose.sort(key=attrgetter("place"))
-    process.by_caller = any(burst.key.tid in process.callers for burst in process.loose)
-
-
 class _ProcessWork:
     """Gives the loose bursts of a process to its members.
 
     Args:
-        process: with its members.
-        result: of all processes.
-        claims: of connections.
-        order: in which processes used communicators.
+        turns: in which communicators were used first, by their ids: SPMD programs use them in the same order.
     """
 
     def __init__(
-        self, process: ProcessMembers, result: Attribution, claims: _ClaimsOfEvents, order: _OrderOfUse
+        self, process: ProcessMembers, result: Attribution, claims: dict[int, Claims], turns: dict[int, int]
     ) -> None:
-        self._process, self._result, self._order = process, result, order
+        self._process, self._result, self._turns = process, result, turns
         self._candidates = _Candidates(process.members, claims)
         self._questions = MAX_QUESTIONS
-        self._uses = 0
-        """How often it used a communicator."""
+        self._guesses = False
+        """Whether only the order of use decides from here on."""
         self._given: list[tuple[Burst, Member]] = []
         """The bursts that came to members here."""
         self._used: defaultdict[Slots, dict[Ends, int]] = defaultdict(dict)
@@ -425,7 +270,7 @@ class _ProcessWork:
                 self._take(burst, member, RINGS_AND_TREES)
         self.units: list[Unit] = []
         """Those that are not decided yet, in their order."""
-        for unit in sorted(self._form_units(), key=lambda unit: unit.bursts[0].place):
+        for unit in sorted(self._form_units(), key=lambda unit: unit.burst.place):
             if unit.left:
                 self.units.append(unit)
                 self._want(unit)
@@ -433,93 +278,58 @@ class _ProcessWork:
                 self._give_up(unit)
 
     def _form_units(self) -> Iterator[Unit]:
-        """Yield the units: bursts of a helper thread belong together when one communicator can have them all.
+        """Yield bursts that one communicator can have, and the connections of others by what they fit.
 
-        Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between
-        two ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
+        Since 2.28 the calling thread itself connects, one communicator after the other: there only rings and trees of a
+        burst belong together.
         """
-        process = self._process
-        together: dict[tuple[int, ...], list[Burst]] = {}
-        for burst in process.loose:
-            if process.is_apart(burst):
-                yield from self._divide(burst)
-            else:
-                together.setdefault(process.together(burst), []).append(burst)
-        for bursts in together.values():
-            conns = [self._find_conn(burst) for burst in bursts]
-            found = [
-                {id(member): member for member in self._find(burst.edges.values(), burst, burst.place, conn)}
-                for burst, conn in zip(bursts, conns, strict=True)
-            ]
-            shared = {key: member for key, member in found[0].items() if all(key in some for some in found)}
-            if shared:
-                yield Unit(bursts, conns[0] if len(set(conns)) == 1 else None, shared)
-                continue
-            for burst, conn, members in zip(bursts, conns, found, strict=True):
-                if members or len(burst.edges) == 1:
-                    yield Unit([burst], conn, members)
+        for burst in self._process.loose:
+            if not self._process.is_apart(burst):
+                left = self._find(burst)
+                if left or len(burst.edges) == 1:
+                    yield Unit(burst, left)
+                    continue
+            by_member: defaultdict[int, list[tuple[object, ...]]] = defaultdict(list)
+            owner: dict[int, Member] = {}
+            rest: list[tuple[object, ...]] = []
+            for key, edge in burst.edges.items():
+                members = self._candidates.find((edge,), burst.key.rank, edge.place)
+                if len(members) == 1:
+                    by_member[id(members[0])].append(key)
+                    owner[id(members[0])] = members[0]
+                elif members:
+                    rest.append(key)
                 else:
-                    yield from self._divide(burst)
-
-    def _find_conn(self, burst: Burst) -> int | None:
-        """Return the connection set of a loose burst, as printed, or as what follows shows."""
-        if burst.key.conn is None and self._process.closing(burst) is not None:
-            return RINGS_AND_TREES
-        return burst.key.conn
-
-    def _find(self, edges: Collection[Edge], burst: Burst, place: int, conn: int | None) -> list[Member]:
-        return self._candidates.find(edges, burst.key.rank, place, conn)
-
-    def _divide(self, burst: Burst) -> Iterator[Unit]:
-        """Yield the connections of a burst by what they fit, and those that fit several as one doubtful rest."""
-        conn = burst.key.conn
-        by_member: dict[Member | None, list[tuple[object, ...]]] = {}
-        rest: list[tuple[object, ...]] = []
-        for key, members in zip(burst.edges, self._candidates.find_each(burst), strict=True):
-            if len(members) > 1:
-                rest.append(key)
-            else:
-                member = members[0] if members else None
-                if (keys := by_member.get(member)) is None:
-                    keys = by_member[member] = []
-                keys.append(key)
-        for member, keys in by_member.items():
-            if member is None:
-                for key in keys:
-                    yield Unit([burst.some([key])], conn, {})
-            else:
+                    yield Unit(burst.some([key]), {})
+            for member_id, keys in by_member.items():
                 part = burst if len(keys) == len(burst.edges) else burst.some(keys)
-                yield Unit([part], conn, {id(member): member}, is_divisible=True)
-        if rest:
-            part = burst.some(rest)
-            is_one = self._find(part.edges.values(), part, part.place, conn)
-            for some in [part] if is_one else [burst.some([key]) for key in rest]:
-                members = self._find(some.edges.values(), some, some.place, conn)
-                yield Unit([some], conn, {id(member): member for member in members}, doubtful=True)
+                yield Unit(part, {member_id: owner[member_id]}, is_divisible=True)
+            if rest:
+                part = burst.some(rest)
+                for some in [part] if self._find(part) else [burst.some([key]) for key in rest]:
+                    yield Unit(some, self._find(some), doubtful=True)
+
+    def _find(self, burst: Burst) -> dict[int, Member]:
+        members = self._candidates.find(burst.edges.values(), burst.key.rank, burst.place)
+        return {id(member): member for member in members}
 
     def _want(self, unit: Unit) -> None:
         """Find out which candidates have what a unit wants, and will have it."""
-        if unit.conn is None or unit.is_divisible:
+        conn = unit.burst.key.conn
+        if conn is None or unit.is_divisible:
             return
         for key in unit.left:
-            used, wanting = self._used[key, unit.conn], self._wanting[key, unit.conn]
-            for burst in unit.bursts:
-                for edge in burst.edges.values():
-                    ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
-                    wanting.setdefault(ends, []).append((unit, edge.channels))
-                    if used.get(ends, 0) & edge.channels:
-                        unit.lost.add(key)
+            used, wanting = self._used[key, conn], self._wanting[key, conn]
+            for edge in unit.burst.edges.values():
+                ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
+                wanting.setdefault(ends, []).append((unit, edge.channels))
+                if used.get(ends, 0) & edge.channels:
+                    unit.lost.add(key)
 
     def _take(
         self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False
     ) -> list[tuple[object, ...]]:
         """Let a member have connections: each prints once in a communicator; without its set it may be another one.
-
-        Args:
-            burst: with the connections.
-            member: whose they are.
-            conn: the connection set.
-            is_divisible: whether it has those only that it has not yet.
 
         Returns:
             The keys of the edges that it did not get.
@@ -561,17 +371,20 @@ class _ProcessWork:
         """Decide the rest by the order of use."""
         self._questions = MAX_QUESTIONS
         # What could not be decided before the first guess depends on it.
-        self._result.guessed.update(id(burst) for unit in self.units for burst in unit.bursts)
-        for unit in self.units:
-            unit.choice = tuple(unit.left.values())
+        self._guesses = True
+        self._result.guessed.update(id(unit.burst) for unit in self.units)
         while self.units:
             if self._questions <= 0:
-                self._result.given_up += sum(burst.lines for unit in self.units for burst in unit.bursts)
+                self._result.given_up += sum(unit.burst.lines for unit in self.units)
                 break
             unit = self.units.pop(0)
             self._questions -= len(unit.left)
-            self._assign(unit, min(unit.left.values(), key=self._order.find_turn))
+            self._assign(unit, min(unit.left.values(), key=self._find_turn))
             self.settle()
+
+    def _find_turn(self, member: Member) -> tuple[bool, float, int]:
+        """Return what sorts the communicators of the process by their likely turn."""
+        return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
 
     def _decide(self, unit: Unit) -> bool:
         """Strike out candidates that have what a unit wants, and return whether that decides it."""
@@ -581,33 +394,29 @@ class _ProcessWork:
             for key in lost:
                 del unit.left[key]
             unit.lost.clear()
-        elif not unit.choice:
+        elif not self._guesses:
             self._give_up(unit)
             return True
         if len(unit.left) != 1:
             return False
         if unit.doubtful:
-            self._result.guessed.update(map(id, unit.bursts))
+            self._result.guessed.add(id(unit.burst))
         self._assign(unit, *unit.left.values())
         return True
 
     def _give_up(self, unit: Unit) -> None:
-        self._result.homeless.extend((self._process.log, burst) for burst in unit.bursts)
+        self._result.homeless.append((self._process.log, unit.burst))
 
     def _assign(self, unit: Unit, member: Member) -> None:
-        bursts, log = unit.bursts, self._process.log
-        if unit.choice and _is_same_pair(unit):
-            self._result.paired.update(map(id, bursts))
-        for burst in bursts:
-            if left := self._take(burst, member, unit.conn, is_divisible=unit.is_divisible):
-                self._result.homeless.extend((log, burst.some([key])) for key in left)
-                free = [key for key in burst.edges if key not in left]
-                bursts = [burst.some(free)] if free else []
-        if bursts:
-            member.bursts = with_more(member.bursts, *bursts)
-            self._given.extend((burst, member) for burst in bursts)
-            self._order.add(member, self._uses + 1)
-            self._uses += len(bursts[0].edges) if unit.is_divisible else 1
+        burst = unit.burst
+        if left := self._take(burst, member, burst.key.conn, is_divisible=unit.is_divisible):
+            self._result.homeless.extend((self._process.log, burst.some([key])) for key in left)
+            if len(left) == len(burst.edges):
+                return
+            burst = burst.some([key for key in burst.edges if key not in left])
+        member.bursts = with_more(member.bursts, burst)
+        self._given.append((burst, member))
+        self._turns.setdefault(id(member.communicator), len(self._turns))
 
     def connect(self) -> None:
         """Give ``Connected …`` lines to the communicator whose connections were made just before.
@@ -628,23 +437,3 @@ class _ProcessWork:
                 if step.printed.tid == tid and (before := bisect_left(made, step.place, key=itemgetter(0))):
                     member = made[before - 1][1]
                     member.connected = with_more(member.connected, step)
-
-
-def _is_same_pair(unit: Unit) -> bool:
-    """Return whether a unit was guessed to be of one of several communicators, and joins the same ranks in each.
-
-    So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
-    paths.
-    """
-    edges = (edge for burst in unit.bursts for edge in burst.edges.values())
-    named = {rank for edge in edges for rank in (edge.event.src, edge.event.dst) if rank is not None}
-    joined = ([_global(member, rank) for rank in named] for member in unit.choice)
-    first = next(joined)
-    return all(ranks == first for ranks in joined)
-
-
-def _global(member: Member, rank: int) -> object:
-    """Return the global rank; a value of its own where the log does not show it."""
-    comm = member.communicator
-    global_rank = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
-    return (id(comm), rank) if global_rank is None or comm is None or comm.world is None else global_rank

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
+from nccl_inspect.model.communicators.rings_and_trees import RINGS
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.members import Member
@@ -17,13 +18,7 @@ if TYPE_CHECKING:
 
 
 class LayoutLines:
-    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators.
-
-    Args:
-        members: of the communicator, by rank.
-        contradictions: where they contradict each other.
-        evidence: of a line.
-    """
+    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators."""
 
     def __init__(
         self,
@@ -54,11 +49,12 @@ class LayoutLines:
         if not self._contradictions:
             return []
         first = self._contradictions[0]
+        is_of_rings = first.what == RINGS
 
         def is_about(event: events.Event) -> bool:
             if isinstance(event, events.RingOrder):
-                return first.is_of_rings and event.channel == first.channel
-            trees = event.trees if isinstance(event, events.TreeLinks) and not first.is_of_rings else ()
+                return is_of_rings and event.channel == first.channel
+            trees = event.trees if isinstance(event, events.TreeLinks) and not is_of_rings else ()
             return any(tree[0] == first.channel for tree in trees)
 
         layouts = [self._members[rank].layout for rank in first.ranks]

@@ -24,11 +24,7 @@ PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "all
 
 
 class Lifetimes:
-    """The stages of communicators.
-
-    Args:
-        timings: by process what it says of times.
-    """
+    """The stages of communicators."""
 
     def __init__(self, timings: Mapping[Process, list[StatementLine]]) -> None:
         self._lines = timings
@@ -80,12 +76,7 @@ class Lifetimes:
 
 
 class _Timings:
-    """Holds what a process says of the time that its initialisations took.
-
-    Args:
-        log: of the process.
-        timings: in the order of its lines.
-    """
+    """Holds what a process says of the time that its initialisations took."""
 
     def __init__(self, log: ProcessLog, timings: list[StatementLine]) -> None:
         self._timings = timings
@@ -129,12 +120,7 @@ def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) 
 
 
 def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:
-    """Return where members began.
-
-    Args:
-        members: of one communicator.
-        where: tells source, line and order of a place.
-    """
+    """Return where members began."""
     return [
         Begin(
             member.rank,

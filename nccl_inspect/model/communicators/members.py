@@ -82,8 +82,6 @@ class Member(Slotted):
     """Its ``Connected …`` lines."""
     bursts: list[Burst] | tuple[()] = ()
     communicator: Communicator | None = None
-    eager: bool = False
-    """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
     went_on: int = 0
     """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
     connections that it was making are there."""
@@ -136,10 +134,6 @@ class ProcessMembers(Record):
     loose: list[Burst] = field(default_factory=list)
     connected: list[Step] = field(default_factory=list)
     """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
-    parts: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By the id of a loose burst its thread and how many ``Connected …`` lines that had printed before."""
-    closed: dict[tuple[int, int], str] = field(default_factory=dict)
-    """What the ``Connected …`` line says that follows a part: ``rings``, ``all trees``, …"""
     callers: set[int] = field(default_factory=set)
     """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
     by_caller: bool = False
@@ -150,29 +144,16 @@ class ProcessMembers(Record):
         """Return all of them: of members, then those that name none."""
         return [*(burst for member in self.members for burst in member.bursts), *self.loose]
 
-    def leave(self, burst: Burst) -> None:
-        """Add a burst that a member cannot have."""
-        self.loose.append(burst)
-        self.parts[id(burst)] = burst.key.tid, -1 - len(self.loose)
-
-    def closing(self, burst: Burst) -> str | None:
-        """Return what the ``Connected …`` line that follows says of a loose burst; of send/recv none does."""
-        return None if burst.key.conn == SEND_RECV else self.closed.get(self.parts[id(burst)])
-
     def is_apart(self, burst: Burst) -> bool:
         """Return whether a loose burst may have connections of several communicators: no line says otherwise."""
         return self.by_caller and burst.key.conn != RINGS_AND_TREES
-
-    def together(self, burst: Burst) -> tuple[int, ...]:
-        """Equal for loose bursts that may belong together."""
-        part = self.parts[id(burst)]
-        return part if self.by_caller else part[:1]
 
 
 def walk_steps(log: ProcessLog) -> ProcessMembers:
     """Walk through the steps of a process in their order."""
     walk = _Walk(log)
-    walk.take_steps()
+    for step in log.steps:
+        walk.take(step)
     return walk.finish()
 
 
@@ -192,17 +173,13 @@ class _Walk:
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""
 
-    def take_steps(self) -> None:
-        """Take in the steps in their order."""
-        for step in self._log.steps:
-            tid = step.printed.tid
-            if isinstance(step, Step) and isinstance(step.event, _OF_COMMUNICATORS):
-                self._take(tid, step)
-            elif not (member := self._building.get(tid)) or not _give(member, step):
+    def take(self, step: Step | Burst) -> None:
+        """Take in what says which communicator a thread is busy with, or give a line to that communicator."""
+        tid = step.printed.tid
+        if isinstance(step, Burst) or not isinstance(step.event, _OF_COMMUNICATORS):
+            if not (member := self._building.get(tid)) or not _give(member, step):
                 self._waiting[tid].append(step)
-
-    def _take(self, tid: int, step: Step) -> None:
-        """Take in what says which communicator a thread is busy with, or names one."""
+            return
         match step.event:
             case events.CommInit() as event:
                 self._init(tid, step, event)
@@ -272,15 +249,12 @@ class _Walk:
         result = self._found
         loose = result.loose
         for tid, waiting in self._waiting.items():
-            part, begin = (tid, 0), len(loose)
+            begin = len(loose)
             for step in waiting:
                 if isinstance(step, Burst):
                     loose.append(step)
-                    result.parts[id(step)] = part
                 elif isinstance(step.event, events.Connected):
                     result.connected.append(step)
-                    result.closed[part] = step.event.what
-                    part = tid, part[1] + 1
                 else:
                     # Of a communicator whose START is missing (torn, or before the log): only one can have it.
                     members = [member for member in result.members if member.lives_at(step.place)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
 
 
-_RINGS, _ABOVE, _BELOW = "rings", "above", "below"
+RINGS, _ABOVE, _BELOW = "rings", "above", "below"
 
 
 class Contradiction(NamedTuple):
@@ -30,7 +30,7 @@ class Contradiction(NamedTuple):
     """``rings``; of trees where the first rank has the second: ``above`` or ``below`` it."""
 
     def __str__(self) -> str:
-        if self.what == _RINGS:
+        if self.what == RINGS:
             return f"channel {self.channel}: ranks {' and '.join(map(str, self.ranks))} print different rings"
         rank, other = self.ranks
         opposite = _BELOW if self.what == _ABOVE else _ABOVE
@@ -38,49 +38,46 @@ class Contradiction(NamedTuple):
             f"channel {self.channel}: rank {rank} has {other} {self.what} it in the tree, {other} not {rank} {opposite}"
         )
 
-    @property
-    def is_of_rings(self) -> bool:
-        """Return whether it is about rings, not about trees."""
-        return self.what == _RINGS
-
 
 class Layout:
-    """Rings and trees in the ranks of their communicator.
-
-    Args:
-        comm: one of those whose ranks print them.
-    """
+    """Rings and trees in the ranks of their communicator."""
 
     def __init__(self, comm: Communicator) -> None:
         by_channel = group_values(entry for member in comm.members.values() for entry in member.rings.items())
         every = [by_channel[channel] for channel in sorted(by_channel)]
         self._rings = [some[0].ranks for some in every]
-        self.incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
-        """The places of the rings that are not whole."""
-        self._nranks, self._printed = comm.nranks, _printed_trees(comm)
-        self.contradictions = _contradictions(comm, self._printed)
+        self.incomplete = [
+            place
+            for place, some in enumerate(every)
+            # Until 2.22 no mark shows that a ring is cut.
+            if some[0].cut
+            or not len(some[0].ranks) == comm.nranks == len(set(some[0].ranks)) > max(some[0].ranks)
+            or any(ring.ranks != some[0].ranks for ring in some[1:])
+        ]
+        """The places of the rings that do not have every rank once, or of which not all ranks state the same."""
+        trees = group_values(
+            (channel, (rank, tuple(links))) for rank, member in comm.members.items() for channel, *links in member.trees
+        )
+        alike = group_values((tuple(trees[channel]), channel) for channel in sorted(trees))
+        self._trees: list[tuple[Tree, list[int]]] = [(list(tree), channels) for tree, channels in alike.items()]
+        """What the members print of trees, each with its channels: most channels have the tree of another one."""
+        self.contradictions = _contradictions(comm, self._trees)
         """Where ranks contradict each other."""
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
-        global_ranks = _global_ranks(comm)
-        torn = set(self.incomplete)
-        return [
-            [comm.global_rank(rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
-            for place, ring in enumerate(self._rings)
-        ]
+        return [[comm.global_rank(rank) for rank in ring] for ring in self._rings]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """Return the links of each channel's tree in global ranks."""
-        global_ranks = _global_ranks(comm)
-        trees = []
-        for tree, _ in self._printed:  # from both ends of each link; -1 leads nowhere
+        of_channel = {}
+        for tree, channels in self._trees:  # from both ends of each link; -1 leads nowhere
             links = {(links[-2], child) for _, links in tree for child in links[:-2]}
             links |= {(links[-1], links[-2]) for _, links in tree}
-            known = (link for link in links if min(link) >= 0 and max(link) < self._nranks)
-            trees.append(sorted([[global_ranks[parent], global_ranks[child]] for parent, child in known], key=str))
-        places = sorted((channel, place) for place, (_, channels) in enumerate(self._printed) for channel in channels)
-        return [trees[place] for _, place in places]
+            known = (link for link in links if min(link) >= 0 and max(link) < comm.nranks)
+            ranks = sorted([[comm.global_rank(parent), comm.global_rank(child)] for parent, child in known], key=str)
+            of_channel.update(dict.fromkeys(channels, ranks))
+        return [of_channel[channel] for channel in sorted(of_channel)]
 
 
 class Layouts:
@@ -99,27 +96,6 @@ class Layouts:
         return self._known[key]
 
 
-def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
-    """Return whether a ring has every rank once and all state the same; until 2.22 no mark shows that it is cut."""
-    ranks = printed[0].ranks
-    agreed = all(ring.ranks == ranks for ring in printed[1:])
-    return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
-
-
-def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
-    """Return what the members print of trees, each with its channels: most channels have the tree of another one."""
-    by_channel = group_values(
-        (channel, (rank, tuple(links))) for rank, member in comm.members.items() for channel, *links in member.trees
-    )
-    alike = group_values((tuple(by_channel[channel]), channel) for channel in sorted(by_channel))
-    return [(list(tree), channels) for tree, channels in alike.items()]
-
-
-def _global_ranks(comm: Communicator) -> Sequence[int | None]:
-    """Return the global rank of each rank, also of a communicator that is too large to have them."""
-    return comm.global_ranks or [None] * comm.nranks
-
-
 def ring_gdr(comm: Communicator) -> bool | None:
     """Return whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
     values = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
@@ -132,12 +108,7 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
-    """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet.
-
-    Args:
-        comm: the communicator.
-        collnet: its ranks that are connected with a network that reduces.
-    """
+    """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet."""
     connected = {line.what for line in _connections(comm)}
     nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
     return [
@@ -179,18 +150,16 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
                 by_channel.setdefault(channel, {}).setdefault(ring.ranks, rank)
     for channel, orders in sorted(by_channel.items()):
         if len(orders) > 1:
-            rings.append(Contradiction(channel, tuple(orders.values()), _RINGS))
-    torn = (
-        Contradiction(channel, ranks, below)
-        for tree, channels in printed
-        for ranks, below in _torn(tree)
-        for channel in channels
-    )
+            rings.append(Contradiction(channel, tuple(orders.values()), RINGS))
+    torn: list[Contradiction] = []
+    for tree, channels in printed:
+        links = _list_torn(tree)
+        torn += [Contradiction(channel, ranks, below) for ranks, below in links for channel in channels]
     return [*rings, *sorted(torn, key=itemgetter(0))]
 
 
-def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the links that only one of their ranks prints: first the rank that does, then the other, and the place."""
+def _list_torn(tree: Tree) -> list[tuple[tuple[int, int], str]]:
+    """Return the links that only one of their ranks prints: first the rank that does, then the other, and the place."""
     of_rank = {rank: links for rank, links in tree if rank == links[-2]}
     above = [
         (rank, links[-1])
@@ -203,10 +172,7 @@ def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
         for child in links[:-2]
         if child in of_rank and of_rank[child][-1] != rank
     }
-    for link in sorted(above):
-        yield link, _ABOVE
-    for link in sorted(below):
-        yield link, _BELOW
+    return [*((link, _ABOVE) for link in sorted(above)), *((link, _BELOW) for link in sorted(below))]
 
 
 def connected_ranks(comm: Communicator) -> list[int]:

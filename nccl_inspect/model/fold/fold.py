@@ -152,7 +152,6 @@ class Fold:
 
     Args:
         begun_with: what the lines before show about how these are to be read, where it continues another fold.
-        most_processes: the processes that are kept apart.
     """
 
     alongside = 0

@@ -32,12 +32,7 @@ def source_and_line(place: int) -> tuple[int, int]:
 
 
 class Move:
-    """Gives a place of a fold the place that it has in the fold that takes that one in.
-
-    Args:
-        first: what is added to the places of the first source.
-        others: the same for those of all others.
-    """
+    """Gives a place of a fold the place that it has in the fold that takes that one in."""
 
     def __init__(self, first: int, others: int) -> None:
         self.first = first
@@ -420,13 +415,7 @@ class Wordings:
         """The most by which statements were ahead of the processes that had begun."""
 
     def keep_one(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
-        """Return the statement to be kept for one: itself, or the one that stands for it.
-
-        Args:
-            wording: of the statement.
-            parsed: what the grammar makes of it.
-            processes: that have begun.
-        """
+        """Return the statement to be kept for one: itself, or the one that stands for it."""
         if wording in self._kept:
             return wording, parsed
         size = self._size + _size(wording)
@@ -439,13 +428,7 @@ class Wordings:
         return wording, parsed
 
     def has_room(self, later: Wordings, processes: int, common: int) -> bool:
-        """Return whether all of what was stated later is kept here, too, wherever the border between both lies.
-
-        Args:
-            later: what was stated later.
-            processes: that have begun here.
-            common: those of them that print later, too.
-        """
+        """Return whether all of what was stated later is kept here, too, wherever the border between both lies."""
         ahead = self._size - OF_PROCESS * (processes - common)
         return not self._of_kind and not later._of_kind and ahead + later._most <= MAX_WORDINGS
 

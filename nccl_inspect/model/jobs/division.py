@@ -18,7 +18,7 @@ from nccl_inspect.model.jobs.shares import Claim, Division, Share
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
@@ -27,11 +27,7 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
 
 
 class Unions:
-    """Numbered things that belong together, joined pair by pair.
-
-    Args:
-        number: of things.
-    """
+    """Numbered things that belong together, joined pair by pair."""
 
     def __init__(self, number: int) -> None:
         self._above = list(range(number))
@@ -43,26 +39,19 @@ class Unions:
             item = self._above[item]
         return item
 
-    def join(self, first: int, other: int) -> None:
-        """Two things belong together, and all that belongs to them."""
-        first, other = sorted((self.find_root(first), self.find_root(other)))
-        self._above[other] = first
+    def join(self, items: Iterable[int]) -> None:
+        """Put things together, with all that belongs to them."""
+        first, *others = sorted({self.find_root(item) for item in items}) or [0]
+        for other in others:
+            self._above[other] = first
 
     def groups(self) -> list[list[int]]:
         """Return the things that belong together, in the order of their numbers."""
-        groups: dict[int, list[int]] = {}
-        for item in range(len(self._above)):
-            groups.setdefault(self.find_root(item), []).append(item)
-        return list(groups.values())
+        return list(group_values((self.find_root(item), item) for item in range(len(self._above))).values())
 
 
 class Part:
-    """Processes that are joined by communicators.
-
-    Args:
-        logs: what they printed.
-        communicators: of more than one rank.
-    """
+    """Processes that are joined by communicators."""
 
     def __init__(self, logs: Sequence[ProcessLog], communicators: Sequence[Communicator] = ()) -> None:
         self.logs = logs
@@ -105,14 +94,9 @@ class Part:
         return [comm for comm in self.communicators if comm.parent is None and not comm.orphan]
 
     @cached_property
-    def sizes(self) -> set[int]:
-        """Return the numbers of ranks that communicators have."""
-        return {comm.nranks for comm in self.communicators}
-
-    @cached_property
     def size(self) -> int:
         """Return ranks of the largest communicator."""
-        return max(self.sizes, default=0)
+        return max((comm.nranks for comm in self.communicators), default=0)
 
     @cached_property
     def missing(self) -> int:
@@ -141,23 +125,6 @@ class Part:
         members = (member for comm in self.communicators for member in comm.members.values())
         return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
 
-    @cached_property
-    def settings(self) -> dict[str, set[str]]:
-        """Return what its processes say of the release and of their settings, by name."""
-        statements: dict[str, set[str]] = {}
-        for log in self.logs:
-            for note in log.notes.values():
-                if isinstance(note.event, events.NcclVersion):
-                    statements.setdefault("", set()).add(note.event.version)
-                elif isinstance(note.event, events.EnvSetting):
-                    statements.setdefault(note.event.name, set()).add(note.event.value)
-        return statements
-
-    def contradicts(self, other: Part) -> bool:
-        """Return whether both state the release or a setting, and nothing that they state of it is the same."""
-        mine, theirs = self.settings, other.settings
-        return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
-
     def overlaps(self, other: Part) -> bool | None:
         """Return whether both ran at once; None where neither times nor places in one source decide."""
         shared = [key for key in self.sources if key in other.extents]
@@ -175,8 +142,7 @@ def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
     unions = Unions(len(comms))
     first: dict[Process, int] = {}
     for index, comm in enumerate(comms):
-        for earlier in {first.setdefault(member.log.process, index) for member in comm.members.values()}:
-            unions.join(earlier, index)
+        unions.join({first.setdefault(member.log.process, index) for member in comm.members.values()} | {index})
     parts = []
     for group in unions.groups():
         logs = {member.log.process: member.log for index in group for member in comms[index].members.values()}
@@ -193,24 +159,14 @@ _LOOK_BACK = 64
 
 
 class Separation:
-    """Holds which parts are of one job.
-
-    Args:
-        found: the parts.
-        fold: of the log.
-    """
+    """Holds which parts are of one job."""
 
     def __init__(self, parts: Sequence[Part], fold: Fold) -> None:
         self._parts = parts
         self._fold = fold
         self._unions = Unions(len(parts))
-        self._by_source: dict[int, list[int]] = {}
-        self._by_host: dict[str, list[int]] = {}
-        for index, part in enumerate(parts):
-            for source in part.sources:
-                self._by_source.setdefault(source, []).append(index)
-            for host in {host if is_named(host) else NO_HOST for host in part.hosts}:
-                self._by_host.setdefault(host, []).append(index)
+        self._by_source = group_values((source, index) for index, part in enumerate(parts) for source in part.sources)
+        self._by_host = group_values((host, index) for index, part in enumerate(parts) for host in sorted(part.hosts))
 
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
@@ -222,7 +178,7 @@ class Separation:
                     for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
                         first, ranks = owners.get(comm_id, (index, set()))
                         if ranks.isdisjoint(comm.members):
-                            self._unions.join(first, index)
+                            self._unions.join((first, index))
                             owners[comm_id] = first, ranks | comm.members.keys()
             self._on_hosts()
             self._join_in_sources()
@@ -236,9 +192,9 @@ class Separation:
             order = {index: (time.seconds if time else 0.0, self._parts[index].begin) for index, time in times.items()}
             for index in sorted(indexes, key=order.__getitem__):
                 part = self._parts[index]
-                for other in {last.get("before"), last.get("latest"), last.get(part.size)} - {None}:
-                    if other is not None and self._are_one_on_a_host(self._parts[other], part):
-                        self._unions.join(other, index)
+                others = {last.get("before", index), last.get("latest", index), last.get(part.size, index)} - {index}
+                mine = [other for other in others if self._are_one_on_a_host(self._parts[other], part)]
+                self._unions.join((index, *mine))
                 latest = last.get("latest", index)
                 last["before"] = last[part.size] = index
                 last["latest"] = index if part.end > self._parts[latest].end else latest
@@ -246,7 +202,7 @@ class Separation:
     def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
         """Return whether two parts with a host in common are of one job."""
         both_whole = part.is_whole and later.is_whole
-        if both_whole and (part.contradicts(later) or part.size != later.size):
+        if both_whole and part.size != later.size:
             return False
         at_once = part.overlaps(later)
         clash = not part.gpus.isdisjoint(later.gpus)
@@ -257,7 +213,7 @@ class Separation:
         if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
             # One job started again: most of its hosts are the same, and so are GPUs.
             common = len(part.hosts & later.hosts)
-            return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
+            return 2 * common >= min(len(part.hosts), len(later.hosts))
         return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
 
     def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
@@ -282,19 +238,17 @@ class Separation:
             if source in named:
                 self._join_world(source, indexes, sorted(named[source]))
             # What joined parts whose beginning the log lacks may have been there.
-            cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
-            for before, after in pairwise(cut):
-                self._unions.join(before, after)
+            whole = {at for at in indexes if self._parts[at].roots and self._parts[at].has_begun_here}
+            self._unions.join(at for at in indexes if at not in whole)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
-                if first.size != second.size or first.contradicts(second):
+                if first.size != second.size:
                     continue
                 # Two tests of one host each that began at once were meant to be one.
-                if source in tests and len(first.hosts) == len(second.hosts) == 1 and first.overlaps(second):
-                    self._unions.join(before, after)
+                are_tests = source in tests and len(first.hosts) == len(second.hosts) == 1 and first.overlaps(second)
                 end, begin = first.extents[source][1], second.extents[source][0]
-                if any(end < place < begin for place in requeued.get(source, ())):
-                    self._unions.join(before, after)
+                if are_tests or any(end < place < begin for place in requeued.get(source, ())):
+                    self._unions.join((before, after))
 
     def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
         """Join parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
@@ -307,10 +261,8 @@ class Separation:
                 if rank is None or seen.setdefault(rank, index) != index:
                     return
                 beyond |= rank >= part.size
-        labelled = sorted(set(seen.values()))
         if beyond:
-            for before, after in pairwise(labelled):
-                self._unions.join(before, after)
+            self._unions.join(seen.values())
 
     def _join_world(self, source: int, indexes: Sequence[int], stated: Sequence[tuple[int, int]]) -> None:
         """Join parts that were there at once and are no more processes than PyTorch names ranks around them."""
@@ -324,18 +276,11 @@ class Separation:
             gpus = {gpu for part in parts for gpu in part.gpus}
             processes = sum(len(part.logs) for part in parts)
             if max(part.size for part in parts) < world and len(gpus) == processes <= world:
-                for before, after in pairwise(group):
-                    self._unions.join(before, after)
+                self._unions.join(group)
 
 
 class Claims:
-    """Gives everything to a job.
-
-    Args:
-        fold: of the log.
-        gathered: its processes.
-        groups: the parts of each job that is known by its communicators.
-    """
+    """Gives everything to a job."""
 
     def __init__(self, fold: Fold, gathered: Gathered, groups: Sequence[Sequence[Part]]) -> None:
         self._fold = fold
@@ -345,21 +290,15 @@ class Claims:
         self._whole = [all(part.is_whole for part in group) for group in groups]
         self._room = [max(part.missing for part in group) for group in groups]
         """How many ranks each job lacks."""
-        self._hosts: dict[str, set[int]] = {}
+        self._hosts = group_sets(
+            (host, job) for job, group in enumerate(groups) for part in group for host in part.hosts
+        )
         self._extents: list[dict[int, tuple[int, int]]] = []
-        self._by_source: dict[int, list[int]] = {}
-        for job, group in enumerate(groups):
-            for host in (host for part in group for host in part.hosts):
-                self._hosts.setdefault(host, set()).add(job)
+        for group in groups:
             spans = group_values((source, part.extents[source]) for part in group for source in part.sources)
-            self._extents.append(
-                {
-                    source: (min(first for first, _ in some), max(last for _, last in some))
-                    for source, some in spans.items()
-                }
-            )
-            for source in spans:
-                self._by_source.setdefault(source, []).append(job)
+            ends = {source: list(zip(*some, strict=True)) for source, some in spans.items()}
+            self._extents.append({source: (min(firsts), max(lasts)) for source, (firsts, lasts) in ends.items()})
+        self._by_source = group_values((source, job) for job, spans in enumerate(self._extents) for source in spans)
         for source, jobs in self._by_source.items():
             jobs.sort(key=lambda job: self._extents[job][source])
         claimed = {process for claim in self._claims for process in claim.processes}
@@ -371,9 +310,7 @@ class Claims:
 
     def list_claims(self) -> list[Claim]:
         """Return the claims of all jobs, in the order of their lines."""
-        by_source: dict[int, list[ProcessLog]] = {}
-        for log in self._loose:
-            by_source.setdefault(source_and_line(log.first)[0], []).append(log)
+        by_source = group_values((source_and_line(log.first)[0], log) for log in self._loose)
         for source, logs in by_source.items():
             if source in self._by_source:
                 self._give_processes(source, logs)
@@ -437,10 +374,7 @@ class Claims:
 
     def _give_sources(self, by_source: Mapping[int, list[ProcessLog]]) -> None:
         """Give the sources without a communicator: to the one job of their folder with their hosts, or a new one."""
-        folders: dict[str, set[int]] = {}
-        for job, extents in enumerate(self._extents):
-            for source in extents:
-                folders.setdefault(self._folder(source), set()).add(job)
+        folders = group_sets((self._folder(at), job) for job, extents in enumerate(self._extents) for at in extents)
         fresh: dict[str, Claim] = {}
         continued = self._find_continuations(by_source)
         for source, counts in enumerate(self._fold.sources):
@@ -496,16 +430,9 @@ class Claims:
             if self._whole[job] and len(hosts) == 1 and is_named(next(iter(hosts))):
                 sizes[job] = max(part.size for part in group)
         for source, jobs in self._by_source.items():
-
-            def extent(job: int, source: int = source) -> tuple[int, int]:
-                return self._extents[job][source]
-
-            alike: dict[int, list[int]] = {}
-            for job in jobs:
-                if job in sizes:
-                    alike.setdefault(sizes[job], []).append(job)
-            for same_size in alike.values():
-                for cluster in _join_overlapping(same_size, extent):
+            extents = {job: self._extents[job][source] for job in jobs}
+            for same_size in group_values((sizes[job], job) for job in jobs if job in sizes).values():
+                for cluster in _join_overlapping(same_size, extents.__getitem__):
                     for job in cluster:
                         self._claims[job].alongside = max(self._claims[job].alongside, len(cluster) - 1)
 
@@ -524,12 +451,7 @@ def _join_overlapping(numbers: Sequence[int], extent: Callable[[int], tuple[int,
 
 
 def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
-    """Return the jobs of a log, in the order of their lines; none where it holds one only.
-
-    Args:
-        fold: of all that was read.
-        gathered: its processes.
-    """
+    """Return the jobs of a log, in the order of their lines; none where it holds one only."""
     job_parts = join_processes(gathered.communicators)
     if not job_parts or (
         len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
@@ -540,12 +462,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
 
 
 def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
-    """Return the runs of one job, the newest last; one where it was not started again.
-
-    Args:
-        fold: of all that was read, or the share of it that is the job's.
-        gathered: the processes of the job.
-    """
+    """Return the runs of one job, the newest last; one where it was not started again."""
     earlier = find_earlier_runs(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
@@ -558,11 +475,6 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
     The order of lines says something only where the same hosts are in both, or in the same source the end of a job
     stands between them: else the logs of two hosts may have been put one behind the other.
-
-    Args:
-        part: a run.
-        other: another one.
-        ends: places of lines that say that a job ended.
     """
     shared_hosts = part.hosts & other.hosts
     if shared_hosts and part.ended and other.began and are_in_order(part.ended, other.began):
@@ -575,12 +487,7 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
 
 def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
-    """Return the runs that were over before the newest one began, the oldest first.
-
-    Args:
-        communicators: of the whole log, with their members.
-        logs: of all who said something.
-    """
+    """Return the runs that were over before the newest one began, the oldest first."""
     runs = join_processes(communicators)
     if len(runs) < 2:
         return []

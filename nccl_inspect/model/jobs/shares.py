@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.event.types import CommEnd, ErrorCascade, NcclTestResult, ProcessEnded
+from nccl_inspect.event.types import ErrorCascade, NcclTestResult, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
@@ -46,56 +47,48 @@ class Landmarks:
     """Lines of known jobs in one source, in their order."""
 
     def __init__(self) -> None:
-        self.places: list[int] = []
-        self.jobs: list[int] = []
+        self.rows: list[tuple[int, int]] = []
+        """Each place with its job."""
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        self.concluded: set[int] = set()
-        """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
         """Places of errors, ends and work of unknown processes."""
 
     def sort(self) -> None:
         """Put what was added in its order."""
-        rows = sorted(zip(self.places, self.jobs, strict=True))
-        self.places, self.jobs = [place for place, _ in rows], [job for _, job in rows]
-        for place, job in rows:
+        self.rows.sort()
+        for place, job in self.rows:
             self.first.setdefault(job, place)
             self.last[job] = place
         self.closings.sort()
 
     def owner(self, place: int, is_end: bool = False) -> int:
         """Return the job that a line belongs to by its place; an end is that of one that stopped just before it."""
-        at = bisect_right(self.places, place)
+        at = bisect_right(self.rows, place, key=itemgetter(0))
         if at == 0:
-            return self.jobs[0]
-        before = self.jobs[at - 1]
-        if is_end and (self.last[before] > place or before in self.concluded):
-            late = reversed(self.jobs[max(0, at - _JUST) : at])
-            beside = (job for job in late if self.first[before] < self.last[job] <= place)  # it ran at the same time
-            before = next((job for job in beside if job not in self.concluded), before)
-        if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
+            return self.rows[0][1]
+        before = self.rows[at - 1][1]
+        if is_end and self.last[before] > place:
+            late = (job for _, job in reversed(self.rows[max(0, at - _JUST) : at]))
+            # It ran at the same time.
+            before = next((job for job in late if self.first[before] < self.last[job] <= place), before)
+        if at == len(self.rows) or self.rows[at][1] == before or self.last[before] > place:
             return before
-        after, begin = self.jobs[at], self.places[at]
+        begin, after = self.rows[at]
         closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
         return before if place <= closing < begin else after
 
     def nearest(self, place: int, sizes: Sequence[int], rank: int) -> int | None:
-        """Return the job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
-
-        Args:
-            place: of a line.
-            sizes: how many ranks each job has.
-            rank: that it is to have.
-        """
-        at = bisect_right(self.places, place)
-        near = *reversed(self.jobs[max(0, at - _JUST) : at]), *self.jobs[at : at + _JUST]
-        return next((job for job in near if rank < sizes[job]), None)
+        """Return the job with a rank whose lines are nearest to a place: that before it, or else that behind it."""
+        at = bisect_right(self.rows, place, key=itemgetter(0))
+        near = *reversed(self.rows[max(0, at - _JUST) : at]), *self.rows[at : at + _JUST]
+        return next((job for _, job in near if rank < sizes[job]), None)
 
     def end(self, job: int) -> int:
         """Return the number of the last line of a job, where another job follows; else 0."""
-        last = self.last.get(job, self.places[-1])
-        return source_and_line(last)[1] if last < self.places[-1] else 0
+        end = self.rows[-1][0]
+        last = self.last.get(job, end)
+        return source_and_line(last)[1] if last < end else 0
 
 
 _AT_WORK = {"test-end", "works", "mid-run"}
@@ -103,7 +96,6 @@ _AT_WORK = {"test-end", "works", "mid-run"}
 _WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
-_Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
 @record
@@ -121,13 +113,7 @@ class Share:
     """Holds what one job has of a fold; it is resolved as if it were all.
 
     Args:
-        fold: of all jobs.
-        sources: those with lines of the job, by their numbers.
         visited: the numbers of those in which only processes of other jobs print, and a launcher names this one.
-        everything: what its processes said, and what nobody did.
-        repeated: what was left out of it, by process.
-        unrecognised: lines of it that no production knows.
-        alongside: see :class:`~nccl_inspect.model.job.Job`.
     """
 
     def __init__(
@@ -167,9 +153,7 @@ class Division:
     """Divides what a fold has among jobs.
 
     Args:
-        fold: of all jobs.
         gathered: the processes of the fold; each life that has a host has one claim.
-        claims: of the jobs.
     """
 
     def __init__(self, fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> None:
@@ -218,12 +202,7 @@ class Division:
         self._pids.setdefault(b"%d" % pid, set()).add(job)
         self._labels.setdefault(log.opening.label or label, set()).add(job)
         for place in (log.first, *(step.place for step in log.steps), log.last):
-            marks = self._landmarks.setdefault(source_and_line(place)[0], Landmarks())
-            marks.places.append(place)
-            marks.jobs.append(job)
-        ends = (step.event for step in log.steps if isinstance(step, Step) and isinstance(step.event, CommEnd))
-        if any(end.how == "Destroy" for end in ends):  # it aborts one when something went wrong
-            self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
+            self._landmarks.setdefault(source_and_line(place)[0], Landmarks()).rows.append((place, job))
 
     def _job_of(self, comm: Communicator) -> int:
         return self._of_process[next(iter(comm.members.values())).log.process]
@@ -237,24 +216,24 @@ class Division:
         for comm in self._gathered.communicators:
             job = self._job_of(comm)
             sizes[job] = max(sizes[job], comm.nranks)
-        about = [
-            (place, _rank(note)) for log in self._loose for note in log.notes.values() for place in _list_places(note)
-        ]
+        about: list[tuple[int, int | None]] = []
+        for note in (note for log in self._loose for note in log.notes.values()):
+            ranks = (*(note.event.ranks if isinstance(note.event, ProcessEnded) else ()), note.origin.rank)
+            rank = max((rank for rank in ranks if rank is not None), default=None)
+            about += [(place, rank) for place in _list_places(note)]
         for number, source in self._numbered.items():
-            about.extend((position(number, exception.number), exception.rank) for exception in source.raised)
-        moved: list[tuple[Landmarks, int, int]] = []
+            about += [(position(number, exception.number), exception.rank) for exception in source.raised]
+        moved: dict[int, list[tuple[int, int]]] = {}
         for place, rank in about:
             marks = self._landmarks.get(source_and_line(place)[0])
             if marks is None or rank is None or not 0 < sizes[marks.owner(place)] <= rank:
                 continue
             nearest = marks.nearest(place, sizes, rank)
             if nearest is not None:
-                moved.append((marks, place, nearest))
-        for marks, place, job in moved:
-            marks.places.append(place)
-            marks.jobs.append(job)
-        for marks in {id(marks): marks for marks, *_ in moved}.values():
-            marks.sort()
+                moved.setdefault(source_and_line(place)[0], []).append((place, nearest))
+        for number, rows in moved.items():
+            self._landmarks[number].rows += rows
+            self._landmarks[number].sort()
 
     def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
         """Return the job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
@@ -334,9 +313,8 @@ class Division:
         by_job: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
         of_source: dict[int, set[int]] = {}
         for job, (notes, logs) in enumerate(zip(unrecognised, self._everything, strict=True)):
-            nobodys = [note for log in logs if not log.process.host for note in log.notes.values()]
-            places = [place for note in nobodys for place in _list_places(note)]
-            for place in (*places, *(note.place for note in notes.values())):
+            nobodys = (note for log in logs if not log.process.host for note in log.notes.values())
+            for place in chain.from_iterable([*map(_list_places, nobodys), [note.place for note in notes.values()]]):
                 of_source.setdefault(source_and_line(place)[0], set()).add(job)
         for number, source in self._numbered.items():
             marks = self._landmarks.get(number)
@@ -359,46 +337,40 @@ class Division:
         last_kept = counts.broken[-1][0] if counts.broken else 0
         last_lines = {job: source_and_line(place)[1] for job, place in marks.last.items()} if marks else {}
         over = {job for job, line in last_lines.items() if line <= last_kept}
-        tail = self._by_job(number, counts.tail)
-        broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
-        spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
-        benchmarks = self._by_job(number, source.results())
+        tail, spared, raised, benchmarks, broken, mended = (
+            self._by_job(number, lines)
+            for lines in (counts.tail, source.spared, source.raised, source.results(), counts.broken, counts.mended)
+        )
         return {
             job: replace(
                 source,
-                spared=spared.get(job, []),
-                raised=deque(raised.get(job, ())),
-                benchmarks=benchmarks.get(job, []),
+                spared=spared[job],
+                raised=deque(raised[job]),
+                benchmarks=benchmarks[job],
                 at_end=[],
                 until=marks.end(job) if marks else 0,
                 counts=replace(
                     counts,
-                    tail=deque(tail.get(job, ())),
-                    broken=broken.get(job, []),
-                    mended=mended.get(job, []),
-                    damaged_lines=len(broken.get(job, ())) + more * (job not in over),
+                    tail=deque(tail[job]),
+                    broken=broken[job],
+                    mended=mended[job],
+                    damaged_lines=len(broken[job]) + more * (job not in over),
                 ),
             )
             for job in jobs
         }
 
-    def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
-        by_job: dict[int, list[_Line]] = {}
+    def _by_job(self, number: int, lines: Iterable[Any]) -> defaultdict[int, list[Any]]:
+        by_job: defaultdict[int, list[Any]] = defaultdict(list)
         for line in lines:
             is_end = job_failure.end_text(line[1], self._fold.has_envelope) is not None
-            by_job.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
+            by_job[self._owner(position(number, line[0]), line[1], is_end=is_end)].append(line)
         return by_job
 
 
 def _list_places(note: Note) -> list[int]:
     """Return where a statement of nobody was made, as far as that is kept."""
     return sorted({note.place, *(note.places or ()), note.last})
-
-
-def _rank(note: Note) -> int | None:
-    """Return the highest rank that a statement of nobody is about."""
-    ended = note.event.ranks if isinstance(note.event, ProcessEnded) else ()
-    return max((*ended, *(() if note.origin.rank is None else (note.origin.rank,))), default=None)
 
 
 _END = compile_later(r"[^A-Za-z0-9]*$")
@@ -435,16 +407,13 @@ def _short(names: Mapping[int, str]) -> dict[int, str]:
         number: escape_controls(name.removeprefix(top).lstrip("/") if top else name) for number, name in names.items()
     }
     alone = Counter(name.rpartition("/")[0] for name in short.values())
-    return {
-        number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _without_suffix(name)
-        for number, name in short.items()
-    }
-
-
-def _without_suffix(name: str) -> str:
-    """Return the name of a file without its kind; a mere number would look like that of a job."""
-    short = _SUFFIX.sub("", name)
-    return name if not short or short.isdecimal() else short
+    for number, name in short.items():
+        folder, plain = name.rpartition("/")[0], _SUFFIX.sub("", name)
+        if folder and alone[folder] == 1:
+            short[number] = folder
+        elif plain and not plain.isdecimal():  # a mere number would look like that of a job
+            short[number] = plain
+    return short
 
 
 def _common(names: Sequence[str]) -> str:

@@ -11,16 +11,18 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member
+from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.ends import NicName, NicNames, pair_ends
-from nccl_inspect.model.paths.path import AlsoPath, PathKind, key_of
+from nccl_inspect.model.paths.path import AlsoPath, PathKind
 from nccl_inspect.model.paths.placement import Line, Placed
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.records import values
 
 Pair = tuple[str, str, str]
 """Host and the bus ids of two GPUs."""
@@ -67,8 +69,6 @@ class Scope:
     """Decides whether two ranks are on one host.
 
     Args:
-        placed: the lines, and the hosts of ranks.
-        communicators: for what NCCL says of nodes.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
 
@@ -77,29 +77,28 @@ class Scope:
         self._pairs, self._hosts = placed.pairs, placed.hosts
         self._by_name = {comm.name: comm for comm in communicators}
         self._are_ambiguous = cache(_names_are_ambiguous)
-        self._has_one_each = cache(_has_one_each)
-        self._full: dict[tuple[str, str, str], bool] = {}
-        self._by_host: dict[str, dict[str, list[Member]]] = {}
+        self._is_full = cache(self._count_all)
+        self._members = cache(
+            lambda name: group_values(
+                (member.log.process[0], member) for member in self._by_name[name].members.values()
+            )
+        )
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], set[int]]:
         """Return the ranks on each host."""
-        ranks: dict[tuple[str, str], set[int]] = {}
-        for (space, rank), name in self._hosts.items():
-            ranks.setdefault((space, name), set()).add(rank)
-        return ranks
+        return group_sets(((space, name), rank) for (space, rank), name in self._hosts.items())
 
     @cached_property
     def _devices(self) -> dict[tuple[str, str, str], set[int]]:
         """Return the ranks that have a GPU of a host."""
-        ranks: dict[tuple[str, str, str], set[int]] = {}
-        for (src, dst, space), lines in self._pairs.items():
-            for rank, host in ((src, self._hosts.get((space, src))), (dst, self._hosts.get((space, dst)))):
-                for line in lines:
-                    device = line.event.src_dev if rank == src else line.event.dst_dev
-                    if host is not None and device is not None:
-                        ranks.setdefault((space, host, device), set()).add(rank)
-        return ranks
+        return group_sets(
+            ((space, host, device), rank)
+            for (src, dst, space), lines in self._pairs.items()
+            for line in lines
+            for rank, device in ((src, line.event.src_dev), (dst, line.event.dst_dev))
+            if device is not None and (host := self._hosts.get((space, rank))) is not None
+        )
 
     def agree_on(self, way: Iterable[Line]) -> str:
         """Return what the lines of all communicators state, where they agree."""
@@ -117,41 +116,20 @@ class Scope:
             if src_host != dst_host:
                 return "inter"
             return "unknown" if comm and self._nodes_are_hosts and self._are_ambiguous(comm) else "intra"
-        if comm and self._nodes_are_hosts and self._has_one_each(comm):
-            return "inter"
         seen = src_host if src_host is not None else dst_host
         if seen is None:
             return "unknown"
-        unseen, device = (line.dst, line.event.dst_dev) if dst_host is None else (line.src, line.event.src_dev)
-        if comm and self._is_full(comm, space, seen):
+        if comm and self._is_full(comm.name, space, seen):
             return "inter"
         # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
-        others = self._devices.get((space, seen, device or ""), set()) - {unseen}
-        return "inter" if others else "unknown"
+        unseen, device = (line.dst, line.event.dst_dev) if dst_host is None else (line.src, line.event.src_dev)
+        return "inter" if self._devices.get((space, seen, device or ""), set()) - {unseen} else "unknown"
 
-    def _is_full(self, comm: Communicator, space: str, host: str) -> bool:
+    def _count_all(self, name: str, space: str, host: str) -> bool:
         """Return whether the ranks that are known to be on a host are as many as NCCL counts there."""
-        key = comm.name, space, host
-        if key not in self._full:
-            sizes = {member.shape.local_ranks for member in self._members(comm).get(host, ()) if member.shape}
-            on_host = (
-                self._ranks.get((space, host), set()).intersection(comm.global_ranks) if len(sizes) == 1 else set()
-            )
-            self._full[key] = len(sizes) == 1 and sizes.pop() == len(on_host)
-        return self._full[key]
-
-    def _members(self, comm: Communicator) -> dict[str, list[Member]]:
-        """Return the members of a communicator by host."""
-        if comm.name not in self._by_host:
-            by_host = self._by_host[comm.name] = {}
-            for member in comm.members.values():
-                by_host.setdefault(member.log.process[0], []).append(member)
-        return self._by_host[comm.name]
-
-
-def _has_one_each(comm: Communicator) -> bool:
-    """Return whether NCCL counts a node for each rank."""
-    return comm.nnodes == comm.nranks
+        sizes = {member.shape.local_ranks for member in self._members(name).get(host, ()) if member.shape}
+        on_host = self._ranks.get((space, host), set()).intersection(self._by_name[name].global_ranks)
+        return sizes == {len(on_host)}
 
 
 def _names_are_ambiguous(comm: Communicator) -> bool:
@@ -178,10 +156,6 @@ def build(
     for all pairs of ranks whose lines say the same.
 
     Args:
-        placed: the placed lines.
-        communicators: for what NCCL says of nodes.
-        evidence: of an edge.
-        nics: the names of NICs that the log lists.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
@@ -200,7 +174,7 @@ def build(
         if wording not in kinds:
             kind = _kind(lines, scope, nics.find_name)
             is_whole = all(line.edge.event.detail == kind.detail for line in lines)
-            kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
+            kinds[wording] = alike.setdefault(values(kind), kind), is_whole
         kind, is_whole = kinds[wording]
         way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
         edges = tuple([line.edge for line in way])
@@ -214,12 +188,7 @@ def build(
 
 
 class _Wordings:
-    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind.
-
-    Args:
-        scope: whether ranks are on one host.
-        nics: the names of NICs.
-    """
+    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind."""
 
     def __init__(self, scope: Scope, nics: NicNames) -> None:
         self._scope, self._nics = scope, nics
@@ -234,17 +203,17 @@ class _Wordings:
         wordings: list[object] = []
         details = set()
         for line in lines:
-            _, _, edge, placement, doubt = line
+            _, _, edge, placement, guessed = line
             event = edge.event
             number, is_local, detail = self._events.get(id(event)) or self._read(event)
             details.add(detail)
             if is_local:
-                wordings.append((number, edge.channels, doubt))
+                wordings.append((number, edge.channels, guessed))
             else:
                 nics = self._nics.number(placement.log)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, doubt, nics, proxy, scope))
+                wordings.append((number, edge.channels, guessed, nics, proxy, scope))
         if len(lines) == 1:
             return wordings[0]
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
@@ -309,8 +278,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
         nic_index=index,
         pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
-        guessed=all(line.doubt > 0 for line in way),
-        doubtful=all(line.doubt > 1 for line in way),
+        guessed=all(line.guessed for line in way),
         net=net,
         channels=tuple(
             channel for channel in range(min(channels.bit_length(), _MAX_CHANNELS)) if channels >> channel & 1
@@ -320,7 +288,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
                 transport=other[0].event.transport,
                 detail=other[0].event.detail,
                 gdr=_gdr(other),
-                communicators=list(dict.fromkeys(line.communicator for line in other)),
+                communicators=tuple(dict.fromkeys(line.communicator for line in other)),
             )
             for other in others
         ),
@@ -335,20 +303,12 @@ def _gdr(way: list[Line]) -> bool | str | None:
     return values.pop() if len(values) == 1 else "partial"
 
 
-def ranks_of(members: Iterable[Member], global_rank: Callable[[Member], int | None]) -> list[int]:
-    """Return the global ranks of some members, each once, in order."""
-    return sorted({rank for member in members if (rank := global_rank(member)) is not None})
-
-
-_SEND_RECV = 1
-"""Connections of send/recv are made on demand, and no line says that they are all there."""
-
-
 def unfinished_connections(logs: Iterable[ProcessLog], lines: Mapping[int, int]) -> list[Edge]:
     """Return the last connection of each process; nothing where a rank has all of them, or where other lines follow.
 
+    Those of send/recv do not count: they are made on demand, and no line says that they are all there.
+
     Args:
-        logs: of the processes.
         lines: how many each source has, by its number.
     """
     last: list[Edge] = []
@@ -356,20 +316,14 @@ def unfinished_connections(logs: Iterable[ProcessLog], lines: Mapping[int, int])
     for log in logs:
         source, line = source_and_line(log.last)
         ends[source] = max(line, ends.get(source, 0))
-        bursts = [step for step in log.steps if isinstance(step, Burst) and step.key.conn != _SEND_RECV]
+        bursts = [step for step in log.steps if isinstance(step, Burst) and step.key.conn != SEND_RECV]
         if not bursts:
             continue
-        if any(_says_done(step, bursts[0].place) for step in log.steps if isinstance(step, Step)):
-            return []
+        for step in log.steps:
+            match step.event:
+                case events.Connected() | events.CommEnd():
+                    return []
+                case events.CommInit(phase="COMPLETE") | events.ChannelCounts() if step.place > bursts[0].place:
+                    return []  # until 2.21 these follow the connections
         last.append(max(bursts, key=lambda burst: burst.last).final)
     return last if all(lines[source] == line for source, line in ends.items()) else []
-
-
-def _says_done(step: Step, begun: int) -> bool:
-    """Return whether a step after the first connection says that they are there: until 2.21 COMPLETE follows them."""
-    match step.event:
-        case events.Connected() | events.CommEnd():
-            return True
-        case events.CommInit(phase="COMPLETE") | events.ChannelCounts():
-            return step.place > begun
-    return False

@@ -7,48 +7,38 @@ set and channel are the same; channels are bits, so that a pair with 64 channels
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
+from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.fold.fold import ProcessLog
 from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.model.paths.placement import Line
 from nccl_inspect.model.statements.index import Statements
-
-_SEND_RECV = 1
-"""The connection set of send/recv; 0 is that of rings and trees."""
 
 NicName = Callable[[ProcessLog, str, int], str | None]
 """The name of a NIC by process, network and index, where the log lists it."""
 
 
 def pair_ends(way: Iterable[Line], nic_name: NicName) -> list[Link]:
-    """Return the links of a network path: channels whose ends say the same are one.
-
-    Args:
-        way: all connection lines of one directed pair of ranks over one network.
-        nic_name: names the NICs.
-    """
+    """Return the links of a network path: channels whose ends say the same are one."""
     sides: dict[tuple[str, int | None], tuple[dict[End, int], dict[End, int]]] = {}
     for line in way:
-        both = sides.setdefault((line.communicator, line.event.conn), ({}, {}))
-        mine = both[line.event.direction == "receive"]
-        end = _end(line, nic_name)
+        event = line.event
+        both = sides.setdefault((line.communicator, event.conn), ({}, {}))
+        named = event.net is not None and event.nic_index is not None
+        nic = nic_name(line.placement.log, event.net or "", event.nic_index or 0) if named else None
+        end = End(event.nic_index, nic, event.gdr, line.pxn_rank)
+        mine = both[event.direction == "receive"]
         mine[end] = mine.get(end, 0) | line.edge.channels
     channels_of_link: dict[tuple[End | None, End | None, bool], int] = {}
     for (_, conn), (send, receive) in sides.items():
         for sender, receiver, channels in _pair_ends(send, receive):
-            key = sender, receiver, conn == _SEND_RECV
+            key = sender, receiver, conn == SEND_RECV
             channels_of_link[key] = channels_of_link.get(key, 0) | channels
     return [Link(*key, channels) for key, channels in channels_of_link.items()]
-
-
-def _end(line: Line, nic_name: NicName) -> End:
-    event = line.event
-    named = event.net is not None and event.nic_index is not None
-    nic = nic_name(line.placement.log, event.net or "", event.nic_index or 0) if named else None
-    return End(event.nic_index, nic, event.gdr, line.pxn_rank)
 
 
 def _pair_ends(send: dict[End, int], receive: dict[End, int]) -> Iterator[tuple[End | None, End | None, int]]:
@@ -62,7 +52,7 @@ def _pair_ends(send: dict[End, int], receive: dict[End, int]) -> Iterator[tuple[
                 alone &= ~both
         if alone:
             yield sender, None, alone
-    paired = ~twice & _union(send)
+    paired = ~twice & reduce(or_, send.values(), 0)
     for receiver, received in receive.items():
         if alone := received & ~paired:
             yield None, receiver, alone
@@ -76,19 +66,8 @@ def _named_twice(ends: dict[End, int]) -> int:
     return again
 
 
-def _union(ends: dict[End, int]) -> int:
-    seen = 0
-    for channels in ends.values():
-        seen |= channels
-    return seen
-
-
 class NicNames:
-    """Looks up what processes state; each lists its own devices, and the index is one in that list.
-
-    Args:
-        statements: of all processes.
-    """
+    """Looks up what processes state; each lists its own devices, and the index is one in that list."""
 
     def __init__(self, statements: Statements) -> None:
         self._names: dict[Process, dict[tuple[str, int], str]] = {}

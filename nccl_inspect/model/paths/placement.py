@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import islice
 from operator import itemgetter
@@ -16,6 +16,7 @@ from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, record
 
 _MAX_FRAGMENTS = 256
@@ -40,11 +41,10 @@ class Fragment(Record):
         rank = burst.key.rank
         if self.processes.get(rank, log.process) != log.process or self.ranks.get(log.process, rank) != rank:
             return False
-        return not any(self._contradicts(*statement) for statement in _named_ranks(log, burst))
-
-    def _contradicts(self, rank: int, host: str | None, device: str) -> bool:
-        other_host = host is not None and self.hosts.get(rank, host) != host
-        return other_host or self.devices.get(rank, device) != device
+        return all(
+            self.devices.get(rank, device) == device and (host is None or self.hosts.get(rank, host) == host)
+            for rank, host, device in _named_ranks(log, burst)
+        )
 
     def take(self, log: ProcessLog, burst: Burst) -> None:
         """Remember what a burst says of hosts and GPUs."""
@@ -86,8 +86,8 @@ class Line(NamedTuple):
     edge: Edge
     """Where it stands, what it says, and its channels."""
     placement: Placement
-    doubt: int
-    """0: its communicator is certain; 1: only the order of use shows it; 2: it may therefore join other ranks."""
+    guessed: bool
+    """Whether only the order of use shows its communicator."""
 
     @property
     def event(self) -> ChannelConnect:
@@ -110,11 +110,7 @@ _new_line = tuple.__new__
 
 
 class Placed:
-    """All connection lines, with what they and the communicators say of hosts.
-
-    Args:
-        found_by: how the bursts came to their communicators.
-    """
+    """All connection lines, with what they and the communicators say of hosts."""
 
     def __init__(self, found_by: Attribution) -> None:
         self._found_by = found_by
@@ -133,14 +129,10 @@ class Placed:
         if not is_masked(log.process):
             self.hosts[rank] = log.process[0]
 
-    def give_up(self, burst: Burst) -> None:
-        """Count connections that belong nowhere."""
-        for edge in burst.edges.values():
-            if edge.event.transport != "COLLNET":
-                self._count_unplaced(edge)
-
-    def _count_unplaced(self, edge: Edge) -> None:
-        self.unplaced[edge.event.detail + (" with GDR" if edge.event.gdr else "")] += edge.lines
+    def count_unplaced(self, edge: Edge) -> None:
+        """Count connections that belong nowhere; those of CollNet join no ranks."""
+        if edge.event.transport != "COLLNET":
+            self.unplaced[edge.event.detail + (" with GDR" if edge.event.gdr else "")] += edge.lines
 
     def join_pairs(self) -> None:
         """Gather the lines of each pair of ranks.
@@ -148,31 +140,29 @@ class Placed:
         They are in the order of processes in their communicators, then in that of the log: in which order they were
         decided matters for none.
         """
-        owners: dict[tuple[str, int], list[Placement]] = {}
-        for placement in self.placements:
-            owners.setdefault((placement.communicator, id(placement.log)), []).append(placement)
-        guessed, paired = self._found_by.guessed, self._found_by.paired
+        owners = group_values(((one.communicator, id(one.log)), one) for one in self.placements)
+        guesses = self._found_by.guessed
         nets: list[str] = []
         for placements in owners.values():
             edges = [
-                (edge.place, edge, placement, doubt)
+                (edge.place, edge, placement, guessed)
                 for placement in placements
                 for burst in placement.bursts
-                for doubt in ((1 if id(burst) in paired else 2) if id(burst) in guessed else 0,)
+                for guessed in (id(burst) in guesses,)
                 for edge in burst.edges.values()
             ]
             edges.sort(key=itemgetter(0))
-            for _, edge, placement, doubt in edges:
+            for _, edge, placement, guessed in edges:
                 event, ranks = edge.event, placement.ranks
                 if event.transport == "COLLNET":
                     continue
                 src = ranks[event.src] if event.src < len(ranks) else None
                 dst = ranks[event.dst] if event.dst is not None and event.dst < len(ranks) else None
                 if src is None or dst is None:
-                    self._count_unplaced(edge)
+                    self.count_unplaced(edge)
                     continue
                 pair = src, dst, placement.space
-                line = _new_line(Line, (src, dst, edge, placement, doubt))
+                line = _new_line(Line, (src, dst, edge, placement, guessed))
                 if pair in self.pairs:
                     self.pairs[pair].append(line)
                 else:
@@ -207,8 +197,6 @@ def place_lines(
     """Translate the ranks of all connection lines.
 
     Args:
-        communicators: with their members and bursts.
-        world: whose ranks are the global ones; None when the log does not show it.
         found_by: how the bursts came to their communicators, and which came to none.
     """
     placed = Placed(found_by)
@@ -220,8 +208,24 @@ def place_lines(
                 placed.name_host((space, own), member.log)
             if member.bursts:
                 placed.placements.append(Placement(space, comm.global_ranks, comm.name, member.log, member.bursts))
-    for log, burst, home in _homes(communicators, world, found_by.homeless):
-        _adopt(placed, home, world, log, burst)
+    rooms = _Rooms(communicators, world)
+    homes = [(log, burst, rooms.find_home(log, burst)) for log, burst in found_by.homeless]
+    claims = group_sets(((home.name, burst.key.rank), log.process) for log, burst, home in homes if home)
+    for log, burst, home in homes:
+        # One that has room for several processes as the same rank has it for none: at most one of them is that rank.
+        if home is not None and len(claims[home.name, burst.key.rank]) == 1:
+            space, own = ("global" if world else home.name), _global_rank(home.global_ranks, burst.key.rank)
+            if own is not None and (space, own) not in placed.hosts:
+                placed.name_host((space, own), log)
+            placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
+        elif world is None and (fragment := _find_fragment(placed, log, burst)):
+            fragment.take(log, burst)
+            placed.hosts.update(((fragment.name, who), host) for who, host, _ in _named_ranks(log, burst) if host)
+            ranks = range(burst.highest + 1)
+            placed.placements.append(Placement(fragment.name, ranks, fragment.name, log, [burst]))
+        else:
+            for edge in burst.edges.values():
+                placed.count_unplaced(edge)
     placed.join_pairs()
     placed.spread_hosts()
     return placed
@@ -232,45 +236,23 @@ def _global_rank(ranks: Sequence[int | None], rank: int | None) -> int | None:
     return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
-def _homes(
-    communicators: Sequence[Communicator], world: Communicator | None, homeless: Iterable[tuple[ProcessLog, Burst]]
-) -> Iterator[tuple[ProcessLog, Burst, Communicator | None]]:
-    """Yield bursts whose START is missing, with the only communicator that has room for it, if there is one.
-
-    One that has room for several processes as the same rank has it for none: at most one of them is that rank.
-    """
-    rooms = _Rooms(communicators, world)
-    claims_of_bursts = [(log, burst, rooms.home(log, burst)) for log, burst in homeless]
-    claims: dict[tuple[str, int], set[Process]] = {}
-    for log, burst, home in claims_of_bursts:
-        if home is not None:
-            claims.setdefault((home.name, burst.key.rank), set()).add(log.process)
-    for log, burst, home in claims_of_bursts:
-        disputed = home is not None and len(claims[home.name, burst.key.rank]) > 1
-        yield log, burst, None if disputed else home
-
-
 class _Rooms:
     """Finds the communicator that a burst whose START is missing belongs to, among thousands as fast as among a few."""
 
     def __init__(self, communicators: Sequence[Communicator], world: Communicator | None) -> None:
         self._by_size = sorted(communicators, key=lambda comm: -comm.nranks)
         self._without: dict[int, list[Communicator]] = {}
-        self._global_ranks: dict[int, set[int]] = {}
-        for member in world.members.values() if world else ():
-            self._global_ranks.setdefault(id(member.log), set()).add(member.rank)
+        self._global_ranks = group_sets(
+            (id(member.log), member.rank) for member in (world.members.values() if world else ())
+        )
 
-    def home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
+    def find_home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
         """Return the only communicator with room for a burst that does not contradict it."""
-        highest = burst.highest
-        with_room = [comm for comm in self._largest_without(burst.key.rank) if highest < comm.nranks]
-        return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
-
-    def _largest_without(self, rank: int) -> list[Communicator]:
-        """Return the two largest in which nobody is that rank: where the second has no room, no other has."""
-        if rank not in self._without:
+        rank, highest = burst.key.rank, burst.highest
+        if rank not in self._without:  # the two largest: where the second has no room, no other has
             self._without[rank] = list(islice((comm for comm in self._by_size if rank not in comm.members), 2))
-        return self._without[rank]
+        with_room = [comm for comm in self._without[rank] if highest < comm.nranks]
+        return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
 
     def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
         """Return whether what the world knows of the ranks of a communicator does not speak against a burst."""
@@ -284,27 +266,7 @@ class _Rooms:
         return True
 
 
-def _adopt(
-    placed: Placed, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst
-) -> None:
-    """Place a burst whose START is missing: in the communicator that has room for it, or in a fragment."""
-    if home is not None:
-        space, own = ("global" if world else home.name), _global_rank(home.global_ranks, burst.key.rank)
-        if own is not None and (space, own) not in placed.hosts:
-            placed.name_host((space, own), log)
-        placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
-    elif world is None and (fragment := _fragment(placed, log, burst)):
-        fragment.take(log, burst)
-        for who, host, _ in _named_ranks(log, burst):
-            if host:
-                placed.hosts[fragment.name, who] = host
-        ranks = range(burst.highest + 1)
-        placed.placements.append(Placement(fragment.name, ranks, fragment.name, log, [burst]))
-    else:
-        placed.give_up(burst)
-
-
-def _fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
+def _find_fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
     """Return the communicator that a burst is of, perhaps a new one; None when there are too many."""
     fragment = next((candidate for candidate in placed.fragments if candidate.admits(log, burst)), None)
     if fragment is None and len(placed.fragments) < _MAX_FRAGMENTS:

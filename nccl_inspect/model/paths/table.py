@@ -13,7 +13,7 @@ from operator import eq
 from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
+from nccl_inspect.model.paths.path import Path, PathKind
 
 if TYPE_CHECKING:
     import pandas
@@ -27,8 +27,6 @@ class Table:
     """The columns, the paths that were made of them, and groups of rows found when they are first asked for.
 
     Args:
-        rows: the columns of each path, ordered by source and destination rank.
-        first_lines: gives the first line of a row, in a list.
         end_lines: gives the first line that the ``send`` or ``receive`` side of a row prints, in a list; empty if none
             is known.
     """
@@ -59,7 +57,8 @@ class Table:
         """Return the path of a row."""
         if row not in self._made:
             own = {name: values[row] for name, values in self.columns.items()}
-            self._made[row] = path_of(own.pop("kind"), **own, evidence=self.first_lines(row))
+            own["communicators"] = list(own["communicators"])
+            self._made[row] = Path(**own, evidence=self.first_lines(row))
         return self._made[row]
 
     def with_kinds(self, kinds: Sequence[PathKind]) -> Table:
@@ -88,13 +87,7 @@ Column = str | Callable[[PathKind], Hashable]
 
 
 class Selection(Sequence[Path]):
-    """Some paths of a job, in its order: a sequence that makes a path only when it is asked for one.
-
-    Args:
-        table: of the job.
-        kinds: all paths of these kinds.
-        rows: or these, in order.
-    """
+    """Some paths of a job, in its order: a sequence that makes a path only when it is asked for one."""
 
     def __init__(self, table: Table, kinds: Iterable[PathKind], rows: Sequence[int] | None = None) -> None:
         self.table = table
@@ -249,14 +242,9 @@ class FirstLines(Sequence["Evidence"]):
 
 
 class Paths(Selection):
-    """The paths of a job, ordered by source and destination rank.
+    """The paths of a job, ordered by source and destination rank."""
 
-    Args:
-        paths: as a table, or one by one.
-    """
-
-    def __init__(self, paths: Table | Iterable[Path]) -> None:
-        table = paths if isinstance(paths, Table) else _tabulate(paths)
+    def __init__(self, table: Table) -> None:
         super().__init__(table, table.rows_by_kind)
 
     def between(self, src: int, dst: int) -> Path:
@@ -284,31 +272,8 @@ class Paths(Selection):
         return path_frame(self)
 
 
-def _tabulate(paths: Iterable[Path]) -> Table:
-    """Return the table of paths that are there one by one."""
-    kinds: dict[object, PathKind] = {}
-    rows, evidence = [], []
-    for path in paths:
-        key = key_of(path)
-        kind = kinds.get(key) or kinds.setdefault(key, kind_of(path))
-        own = {name: getattr(path, name) for name in _COLUMNS[:-1]}
-        rows.append((*(own | {"communicators": tuple(path.communicators)}).values(), kind))
-        evidence.append(path.evidence)
-    return Table(rows, evidence.__getitem__, _list_none)
-
-
-def _list_none(_row: int, _side: str) -> list[Evidence]:
-    return []
-
-
 def refine_kinds(paths: Paths, marking: Sequence[Any], change: Callable[[PathKind, Any], PathKind]) -> Paths:
-    """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
-
-    Args:
-        paths: of a job.
-        marking: something for each row.
-        change: the new kind of rows of that kind and mark.
-    """
+    """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split."""
     both = list(zip(paths.table.columns["kind"], marking, strict=True))
     changed = {pair: change(*pair) for pair in dict.fromkeys(both)}
     return Paths(paths.table.with_kinds([changed[pair] for pair in both]))

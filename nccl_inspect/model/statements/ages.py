@@ -33,10 +33,6 @@ def line_age(source: str, stamp: str) -> float | None:
     """Seconds since the last line was printed; None where the clock is unknown, or it is long ago.
 
     A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.
-
-    Args:
-        source: the file.
-        stamp: the time of its last line, as the line has it.
     """
     now = time.time()
     when = moment(stamp.strip("[]"))

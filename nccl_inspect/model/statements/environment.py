@@ -17,12 +17,7 @@ MAX_EVIDENCE = 8
 
 
 def is_echoed(name: str, releases: Iterable[str]) -> bool:
-    """Return whether NCCL prints a variable when it uses it, so that its absence from a log says something.
-
-    Args:
-        name: of the variable.
-        releases: that wrote the log, as it states them.
-    """
+    """Return whether NCCL prints a variable when it uses it, so that its absence from a log says something."""
     if name == "NCCL_P2P_DISABLE":
         return all(order(release) >= (2, 23) for release in releases)
     return not name.startswith("NCCL_DEBUG")
@@ -35,15 +30,7 @@ def settings(
     line: Line,
     releases: list[str],
 ) -> list[Setting]:
-    """Return the settings of a job, ordered by name and value.
-
-    Args:
-        processes: of the job.
-        statements: that they made.
-        ranks: the global ranks of each process.
-        line: makes evidence of lines.
-        releases: of NCCL that wrote the log, as it states them.
-    """
+    """Return the settings of a job, ordered by name and value."""
     by_value: dict[tuple[str, str], list[StatementLine]] = {}
     """The first line of each process: what a plugin put into the environment is echoed later as if the user set it."""
     stated = by_process(statements.find_kind(EnvSetting))

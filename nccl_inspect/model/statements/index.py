@@ -67,11 +67,7 @@ class StatementLine(NamedTuple):
 
 
 class Statements:
-    """The statements of some processes, in the order of their first lines.
-
-    Args:
-        logs: what each process printed.
-    """
+    """The statements of some processes, in the order of their first lines."""
 
     def __init__(self, logs: Sequence[ProcessLog]) -> None:
         distinct: dict[Wording, tuple[Event | None, list[tuple[Any, ...]]]] = {}
@@ -116,11 +112,7 @@ def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementL
 
 
 class Quotes:
-    """Quotes lines; paths do so when they are asked, and keep nothing else of what made them.
-
-    Args:
-        where: gives source, line and order of a place.
-    """
+    """Quotes lines; paths do so when they are asked, and keep nothing else of what made them."""
 
     def __init__(self, where: Callable[[int], tuple[str, int, int]]) -> None:
         self.where = where

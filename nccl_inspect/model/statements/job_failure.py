@@ -20,12 +20,7 @@ _WIDTH = 400
 
 
 def end_text(line: bytes, wrapped: bool) -> bytes | None:
-    """Return what a line that is not NCCL's says of the end of the job, without what stands around it, or None.
-
-    Args:
-        line: as it stands.
-        wrapped: whether lines of the log are in envelopes.
-    """
+    """Return what a line that is not NCCL's says of the end of the job, without what stands around it, or None."""
     grammar = engine.load_grammar()
     for text in envelopes.texts(line) if wrapped else [line]:
         if grammar.parse_foreign(text, grammar.last):

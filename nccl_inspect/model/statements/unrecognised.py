@@ -85,7 +85,6 @@ def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | N
     """Return how many lines are of a connection, but not of which: cut off, or of a release that the grammar lacks.
 
     Args:
-        notes: unrecognised messages with their counts.
         is_shown: whether whole lines show the path between two ranks that a process names; the second may be cut off.
     """
     found = ((note, match) for note in notes if (match := _CONNECTION.match(note.message)))
@@ -97,11 +96,7 @@ def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | N
 
 
 def group_templates(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
-    """Return templates with the number of their lines and the first one, the most frequent first.
-
-    Args:
-        notes: unrecognised messages with their counts.
-    """
+    """Return templates with the number of their lines and the first one, the most frequent first."""
     groups: dict[str, tuple[int, Note]] = {}
     for note in notes:
         shape = template(mask_secrets(decode(note.message)))
@@ -126,10 +121,6 @@ def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
 
     A log of older releases, or of a rank that ends early, may have no communicator: but then it has no connections, or
     shows by its settings which lines were not asked for.
-
-    Args:
-        fold: of all sources.
-        settings: of the job.
     """
     if any(source.is_cut or (source.elided and source.bytes <= PASTE) for source in fold.sources):
         return True
