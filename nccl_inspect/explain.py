@@ -16,11 +16,9 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 from nccl_inspect.util.wording import list_words
 
-_NOBODY = "host:1:1 [0] NCCL"
-"""Prefix for a message without one, so that it reads as a log line."""
+_NOBODY = "host:1:1 [0] NCCL"  # prefix for a message without one, so that it reads as a log line
 
-_FOLLOWING = "step 1"
-"""A following line, so that the message does not count as the end of a log, where ranks may hang."""
+_FOLLOWING = "step 1"  # a following line, so that the message does not count as the end of a log, where ranks may hang
 
 
 def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:

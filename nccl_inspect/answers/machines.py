@@ -44,8 +44,7 @@ USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions with a speed in Mb/s, and the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
-_VIRTUAL = 2
-"""Parts that a list has for a virtual NIC: index and name, no port or address."""
+_VIRTUAL = 2  # parts that a list has for a virtual NIC: index and name, no port or address
 _LAST = 1 << 30
 _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
@@ -119,8 +118,7 @@ class _Nic(Record):
     gdr: set[bool] = field(default_factory=set)
 
 
-_Key = tuple[str, str, str]
-"""Host, network, and name or index."""
+_Key = tuple[str, str, str]  # host, network, and name or index
 
 
 def list_nics(job: Job) -> list[NicRow]:

@@ -57,8 +57,7 @@ STATES = {
 """Of a rank, worst first, with what they mean."""
 _WORST = tuple(STATES)
 _NO_RANK = 1 << 30
-_MOST = 0.5
-"""Share of the other ranks that must have continued for one to be called silent."""
+_MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
 
 
 @frozen
@@ -255,8 +254,7 @@ def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
     return {value: "outlier" if size * 2 < most else "differs" for value, size in sizes.items()}
 
 
-_SLOW = 5.0
-"""Seconds of an initialisation that are worth a look."""
+_SLOW = 5.0  # seconds of an initialisation that are worth a look
 
 
 @frozen

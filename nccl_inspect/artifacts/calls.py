@@ -16,17 +16,13 @@ from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Paths of PyTorch's own frames: the program's frames are below them."""
-_KEPT = 8
-"""Calls kept per lane: this many finished ones and this many open ones."""
-_KEPT_OF_BATCH = 4
-"""Calls that are kept of a batch of sends and receives."""
+_KEPT = 8  # calls kept per lane: this many finished ones and this many open ones
+_KEPT_OF_BATCH = 4  # calls that are kept of a batch of sends and receives
 _TIMED = 64
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-_RECENT = 256
-"""Calls of which one is the last that began or ended."""
-_MOST_DIMENSIONS = 64
-"""Of a tensor, as PyTorch has it."""
+_RECENT = 256  # calls of which one is the last that began or ended
+_MOST_DIMENSIONS = 64  # of a tensor, as PyTorch has it
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
 SYMMETRIC = (
@@ -124,8 +120,7 @@ class _Row(NamedTuple):
     entry: Mapping[str, Any]
     group: str
     lane: _Lane
-    number: int
-    """Of the collective, or of the P2P call or the batch of them."""
+    number: int  # of the collective, or of the P2P call or the batch of them
     nth: int
 
 

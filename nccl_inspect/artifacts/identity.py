@@ -14,8 +14,7 @@ from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
 _DAY = 86_400.0
-_ZONES = 14 * 3600.0
-"""The most by which a clock without zone may be off."""
+_ZONES = 14 * 3600.0  # the most by which a clock without zone may be off
 _JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
 _MOST_SHOWN = 3
 NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)

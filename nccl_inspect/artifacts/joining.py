@@ -158,8 +158,7 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
 
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
-_DUMPING = "watchdog-dump"
-"""The role of lines with which a rank announces its dump."""
+_DUMPING = "watchdog-dump"  # the role of lines with which a rank announces its dump
 
 
 class _Timeout(NamedTuple):
@@ -167,16 +166,12 @@ class _Timeout(NamedTuple):
 
     seq: int
     numel: int | None
-    is_later: bool
-    """Whether it may have begun after the rank wrote its dump."""
-    began: float | None
-    """When, in seconds of the day, by the clock of its host."""
+    is_later: bool  # whether it may have begun after the rank wrote its dump
+    began: float | None  # when, in seconds of the day, by the clock of its host
 
 
-_ZONES = 900.0
-"""Seconds by which clocks of two zones may differ, or a multiple."""
-_EARLY, _LATE = 20.0, 120.0
-"""Seconds by which a line may seem too early, and by which PyTorch may print it too late."""
+_ZONES = 900.0  # seconds by which clocks of two zones may differ, or a multiple
+_EARLY, _LATE = 20.0, 120.0  # seconds by which a line may seem too early, and by which PyTorch may print it too late
 _LAST_WORDS = "terminated with exception: "
 """Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
 _FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"

@@ -28,8 +28,7 @@ _MACHINE = "node.kubernetes.io/instance-type"
 _JOB = "TrainJob"
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _PARTIAL = (_JOB, *_RUNTIMES)
-_TRAINED = ("node", "trainer")
-"""What runtimes call the container that the trainer of a TrainJob replaces."""
+_TRAINED = ("node", "trainer")  # what runtimes call the container that the trainer of a TrainJob replaces
 _OVERRIDES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 """Where a TrainJob may add anything to its pods."""
 _OF_TRAINER = {"resources": "resourcesPerNode"}

@@ -17,15 +17,11 @@ from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
 
-_FOLDER = "hosts"
-"""What lies in a folder of this name lies in folders that are named after hosts."""
-_ABOVE = 2
-"""Folders above a file that may be named after its host."""
+_FOLDER = "hosts"  # what lies in a folder of this name lies in folders that are named after hosts
+_ABOVE = 2  # folders above a file that may be named after its host
 _MAX_NAMES = 3
-_CARDS = ("port", "gid", "counter")
-"""Parts of a machine that are named after the card."""
-_MAX_PART = 255
-"""Letters of the name of a file, as file systems have it."""
+_CARDS = ("port", "gid", "counter")  # parts of a machine that are named after the card
+_MAX_PART = 255  # letters of the name of a file, as file systems have it
 _START = re.compile(r"(?<![a-z0-9])")
 _END = re.compile(r"(?![a-z0-9]|[-_]\d)")
 """Where a name may begin and end: ``node-1`` in ``node-1.ibstat`` and ``ibstat_node-1``, not in ``node-12``."""

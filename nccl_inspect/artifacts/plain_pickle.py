@@ -14,10 +14,8 @@ from typing import Any, NoReturn
 
 _LIST_MARKS = {f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")}
 """By which PyTorch writes lists of one type (torch/jit/_pickle.py)."""
-_MEMO = 1 << 22
-"""Places in the memo that are never too many; beyond them there is one for four bytes of data at most."""
-_WIDEST = 9
-"""Bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones."""
+_MEMO = 1 << 22  # places in the memo that are never too many; beyond them there is one for four bytes of data at most
+_WIDEST = 9  # bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones.
 _RUN = re.compile(
     rb"(?s:"
     rb"[hKq]."  # what stands most often comes first

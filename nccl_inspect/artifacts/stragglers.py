@@ -23,14 +23,10 @@ from nccl_inspect.util.records import Frozen, frozen
 
 FEWEST = 16
 """Calls in which some rank is late: fewer may be chance."""
-_AGAIN = 0.9
-"""Share of them in which it is the same rank."""
-_MOST = 3 / 4
-"""A rank is late where it spends at most this share of the time in calls that the next one spends there."""
-_LEAST_MS = 1.0
-"""That much less time it spends in them."""
-_WORTH = 0.1
-"""Share of the time that the others lose."""
+_AGAIN = 0.9  # share of them in which it is the same rank
+_MOST = 3 / 4  # a rank is late where it spends at most this share of the time in calls that the next one spends there
+_LEAST_MS = 1.0  # that much less time it spends in them
+_WORTH = 0.1  # share of the time that the others lose
 
 
 @frozen

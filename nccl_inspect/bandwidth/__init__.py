@@ -47,8 +47,7 @@ def compile_line(line: str, **parts: str) -> re.Pattern[str]:
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
-_ASKS = "(--platform)"
-"""What reasons end with that a machine type would remove."""
+_ASKS = "(--platform)"  # what reasons end with that a machine type would remove
 
 
 def size_text(number: int) -> str:

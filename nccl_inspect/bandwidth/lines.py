@@ -53,12 +53,10 @@ _NUMBERS = compile_later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + r
 _BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
 """A row that a message of NCCL interrupts."""
 _OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
-_WIDEST = 4096
-"""Bytes of a line that are kept; a document in JSON is one line."""
+_WIDEST = 4096  # bytes of a line that are kept; a document in JSON is one line
 NEAR = 1 << 17
 """Bytes of a block that are looked at from its beginning, and to both sides of the head of a table."""
-_SAMPLE = 1 << 12
-"""Bytes of each block that are looked at for the speed of a training."""
+_SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a training
 
 
 def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:

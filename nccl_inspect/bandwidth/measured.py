@@ -33,11 +33,9 @@ from nccl_inspect.util.wording import count
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that data goes round a ring or tree for."""
 _RANGES, _ANY = ("ranks", "nodes", "per_node"), (0, math.inf)
-_TWO = 2
-"""Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
+_TWO = 2  # nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most
 _NVLS_SINCE = (2, 17)
-_WITH_SWITCH = 8
-"""GPUs of a machine whose NVLinks go to switches, so that each pair has all of them."""
+_WITH_SWITCH = 8  # GPUs of a machine whose NVLinks go to switches, so that each pair has all of them
 
 
 @frozen
@@ -248,13 +246,10 @@ def _round(value: float) -> float:
     return round(value) if value >= 20 else round(value, 1)
 
 
-_RAMP = 4 << 20
-"""Bytes for each rank: a message of that size reaches half of the plateau at the latest."""
+_RAMP = 4 << 20  # bytes for each rank: a message of that size reaches half of the plateau at the latest
 _MOST_RAMP = 1 << 30
-_LEAST = 64 << 20
-"""Bytes below which latency counts on any hardware."""
-_LARGE = 0.75
-"""The part of the plateau that a message must be able to reach to be judged."""
+_LEAST = 64 << 20  # bytes below which latency counts on any hardware
+_LARGE = 0.75  # the part of the plateau that a message must be able to reach to be judged
 _DIP, _COUNTS = 0.4, 0.25
 """A dip is below that part of what smaller messages gave, if these gave at least that part of the peak."""
 _SAME = 0.01

@@ -39,15 +39,13 @@ _FORM = {
 }
 _TOOLS = [(tool["name"], re.compile(tool["line"])) for tool in _FIGURES["tools"]]
 _CELLS = 4
-_MOST_BETWEEN = 5000
-"""Lines of NCCL at most between the parts of a row."""
+_MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 PROGRAM = "the program"
 """Of a user, which prints a sentence."""
 _GBIT = 8
-_NONE = -1.0
-"""Stands for N/A."""
+_NONE = -1.0  # stands for N/A
 _MIB_PER_S = (1 << 20) / 1e9
 
 

@@ -32,13 +32,10 @@ COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
 EXITS_AFTERWARDS = object()
 """The object of the context if the process exits after the command."""
-_KEPT = 6 << 20
-"""Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
-_DEFAULT = "summarize"
-"""The command for a log without a command."""
+_KEPT = 6 << 20  # bytes: more than a block of a log and its lines take; twice as many would fragment the memory
+_DEFAULT = "summarize"  # the command for a log without a command
 _SPELLINGS = {"summarise": "summarize", "anonymise": "anonymize"}
-_PATH = frozenset("./*?[")
-"""No command has these characters, so a name with one of them is that of a log."""
+_PATH = frozenset("./*?[")  # no command has these characters, so a name with one of them is that of a log
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100

@@ -26,8 +26,7 @@ from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_l
 
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
-_MAX_BYTES = 8 << 20
-"""Size of a generation of remembered messages."""
+_MAX_BYTES = 8 << 20  # size of a generation of remembered messages
 _EXAMPLES = """
 Examples:
   nccl-inspect annotate job.log | less -R

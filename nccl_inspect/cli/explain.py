@@ -16,8 +16,7 @@ from nccl_inspect.util.atomic_files import STDOUT
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode, escape_controls
 
-_MAX_PIPED = 1 << 20
-"""Bytes: more than any line has."""
+_MAX_PIPED = 1 << 20  # bytes: more than any line has
 _MAX_LINES = 100
 _EXAMPLES = """
 Examples:

@@ -71,10 +71,8 @@ _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"
 _WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
-_HYPHEN = "\u2011"
-"""Stands for a hyphen at which no line may end."""
-_MIN_CONTINUED = 20
-"""Columns below which a command is not continued on the next line."""
+_HYPHEN = "\u2011"  # stands for a hyphen at which no line may end
+_MIN_CONTINUED = 20  # columns below which a command is not continued on the next line
 
 
 class Example(NamedTuple):

@@ -33,10 +33,8 @@ from nccl_inspect.report.tables import (
 from nccl_inspect.util.records import pick_fields
 
 VERDICTS = ("ok", "fallback", "unknown")
-_MANY = 50
-"""Rows of a table beyond which it says how to narrow it."""
-_READABLE = 200
-"""Columns of a matrix of hosts that still has the number of pairs."""
+_MANY = 50  # rows of a table beyond which it says how to narrow it
+_READABLE = 200  # columns of a matrix of hosts that still has the number of pairs
 _EXAMPLES = """
 Examples:
   nccl-inspect paths job.log

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
     from nccl_inspect.model.job import Job
 
-_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")
-"""Variables with which pipes get colors, too; NO_COLOR outweighs them."""
-_CLOSED = 141
-"""The exit status of a shell for a program that SIGPIPE ended."""
+_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")  # variables with which pipes get colors, too; NO_COLOR outweighs them
+_CLOSED = 141  # the exit status of a shell for a program that SIGPIPE ended
 
 
 def choose_style(no_color: bool, target: str, verbose: bool = False) -> Style:

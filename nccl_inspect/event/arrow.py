@@ -28,8 +28,7 @@ _NESTED = {
     "values": pa.map_(pa.string(), pa.string()),
 }
 """Fields that hold tuples."""
-_CONVERTED = ("values", "devices")
-"""Those of them that hold what is written as text."""
+_CONVERTED = ("values", "devices")  # those of them that hold what is written as text
 FIRST = ("kind", *Where._fields, "dialect", "production", "message")
 """The columns that every table begins with."""
 

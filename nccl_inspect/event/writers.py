@@ -18,8 +18,7 @@ from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_val
 from nccl_inspect.util.atomic_files import strip_compression
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_REMEMBERED = 1 << 11
-"""Texts that were written and are still known, of each kind."""
+_REMEMBERED = 1 << 11  # texts that were written and are still known, of each kind
 _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 
 

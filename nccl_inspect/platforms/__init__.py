@@ -43,8 +43,7 @@ _IN_FRONT = ("standard-", "ml.", "nvidia-")
 _OR = " or "
 _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
 """A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
-_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
-"""A GPU model of data centers in a name."""
+_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")  # a GPU model of data centers in a name
 
 
 @frozen
@@ -230,8 +229,7 @@ def _suggest_name(plain: str) -> str:
     return suggestion(plain, names) or "known are " + ", ".join(names)
 
 
-_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-"""Settings that keep GPUs from P2P that NCCL would use."""
+_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")  # settings that keep GPUs from P2P that NCCL would use
 
 
 def expect_of_job(

@@ -31,13 +31,10 @@ from nccl_inspect.util.text import cut, escape_controls
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3
-_MAX_TEXT = 240
-"""Characters of prose; a command is never cut."""
-_MAX_LINE = 400
-"""Of all other lines: they name hosts and quote messages."""
+_MAX_TEXT = 240  # characters of prose; a command is never cut
+_MAX_LINE = 400  # of all other lines: they name hosts and quote messages
 _MAX_QUOTED = 200
-_STEPS = ("fix", "do", "more")
-"""Labels of texts to paste."""
+_STEPS = ("fix", "do", "more")  # labels of texts to paste
 _MAX_KINDS = 4
 _MAX_SIGNS = 2
 _IN_HEADLINE = ("failures", "log quality")

@@ -31,8 +31,7 @@ _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")
 _MAX_GUESSES = 2
 _MAX_RUNS = 12
-_LEAST = 60.0
-"""Seconds without a line that are worth mentioning."""
+_LEAST = 60.0  # seconds without a line that are worth mentioning
 
 
 def _describe_gap(job: Job, are_ok: bool) -> str:
@@ -110,8 +109,7 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
 
 MOST_STEPS = 4
 """Steps of a fix that are shown; later ones are less likely to help, or cost more."""
-_FIRST_EVIDENCE = 3
-"""Lines of evidence of the first finding; the others show one."""
+_FIRST_EVIDENCE = 3  # lines of evidence of the first finding; the others show one
 MORE = "-v shows all of each"
 
 
@@ -167,8 +165,7 @@ _MAX_PROBLEMS = 5
 _MAX_HOSTS = 3
 _MAX_DEVICES = 4
 _MAX_GROUPS = 4
-_MAX_PARTS = 6
-"""Of the ranks of one group."""
+_MAX_PARTS = 6  # of the ranks of one group
 _MAX_MESSAGE = 300
 _MAX_NAMED = 2
 _MAX_MEASURED = 3
@@ -183,10 +180,8 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
-_COMMAND = "command-failed"
-"""The rule for a command that failed whatever NCCL shows."""
-_TRACEBACK_HEAD = "torch/rank-traceback"
-"""How a traceback begins: what it leads to says more."""
+_COMMAND = "command-failed"  # the rule for a command that failed whatever NCCL shows
+_TRACEBACK_HEAD = "torch/rank-traceback"  # how a traceback begins: what it leads to says more
 
 
 def verdict_line(job: Job) -> str:
@@ -566,8 +561,7 @@ def _nest_findings(findings: list[Finding]) -> dict[str, str]:
 _VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
 """How a sentence continues after its subject."""
 _MAX_STORY_HOSTS = 2
-_MOST_ROWS = 64
-"""Rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown."""
+_MOST_ROWS = 64  # rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown
 
 
 class StoryLine(NamedTuple):

@@ -26,8 +26,7 @@ from nccl_inspect.util.times import show_time
 from nccl_inspect.util.wording import count, ranks_word
 
 _NO_LINE = ": no line in the log"
-_MOST_PLACES = 2
-"""Most ranks that are named with their processes; for more, the hosts are named."""
+_MOST_PLACES = 2  # most ranks that are named with their processes; for more, the hosts are named
 _MOST_HOSTS = 3
 _MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")

@@ -218,10 +218,8 @@ def _number(rank: int | None) -> int:
     return -1 if rank is None else rank  # the log may not have it
 
 
-_FOLD_ABOVE = 128
-"""Ranks above which the time line has one row for each host."""
-_LATE = 0.02
-"""Part of the time line by which the last is behind the most, if it is worth a mark."""
+_FOLD_ABOVE = 128  # ranks above which the time line has one row for each host
+_LATE = 0.02  # part of the time line by which the last is behind the most, if it is worth a mark
 WIDTH = 1000
 """Of the time line, in its own units."""
 PHASES = (

@@ -19,8 +19,7 @@ MAX_ROWS = 20
 """Jobs that are listed for people: the worst."""
 _MAX_CELL = 32
 _MAX_RANKS = 4
-_DROPPED = ("lines", "began", "NCCL", "culprit")
-"""Columns that are left out where there is no room, in this order."""
+_DROPPED = ("lines", "began", "NCCL", "culprit")  # columns that are left out where there is no room, in this order
 
 
 def headline(job: Job) -> str:

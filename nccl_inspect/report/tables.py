@@ -22,8 +22,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import fold_names, ranges
 
-_FOLD_ABOVE = 64
-"""Ranks above which the matrix is folded to hosts."""
+_FOLD_ABOVE = 64  # ranks above which the matrix is folded to hosts
 
 
 def gdr_word(gdr: bool | str | None) -> str:
@@ -216,8 +215,7 @@ UNBOUNDED = 1 << 30
 NOTHING = "-"
 """The cell for unknown values and values that do not apply."""
 _ELLIPSIS = "…"
-_BETWEEN = 2
-"""Blanks between columns."""
+_BETWEEN = 2  # blanks between columns
 _MIN_PREFIX = 4
 
 

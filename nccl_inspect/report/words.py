@@ -132,8 +132,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-_MAX_LINE = 500
-"""Characters of a line of evidence, unless verbose: an issue holds 65,536 in all."""
+_MAX_LINE = 500  # characters of a line of evidence, unless verbose: an issue holds 65,536 in all
 _SPECIAL = compile_later(r"[\\`*_{}\[\]<>|~&$#]")
 _CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
 

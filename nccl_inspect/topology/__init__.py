@@ -137,8 +137,7 @@ def read_any(text: str, name: str) -> Topology:
     )
 
 
-_PROVED = ("NVL", "NVB", "PIX", "PXB")
-"""From near to far."""
+_PROVED = ("NVL", "NVB", "PIX", "PXB")  # from near to far
 
 
 def topologies(job: Job) -> list[Topology]:
@@ -174,8 +173,7 @@ def _read_matrix(job: Job) -> list[Topology]:
     return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
-_Path: TypeAlias = tuple[str, str, int, object, str]
-"""Node, id, hops, bandwidth and class."""
+_Path: TypeAlias = tuple[str, str, int, object, str]  # node, id, hops, bandwidth and class
 
 
 def _topology_of_host(host: str, lines: list[tuple[str, tuple[_Path, ...]]]) -> Topology | None:

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     _Item = TypeVar("_Item")
 
-_INTERRUPTED, _TERMINATED = 130, 143
-"""Exit statuses, as shells have them after SIGINT and SIGTERM."""
-_PATIENCE = 1.4
-"""Seconds until there must be a report; the short one takes a part of a second, too."""
+_INTERRUPTED, _TERMINATED = 130, 143  # exit statuses, as shells have them after SIGINT and SIGTERM
+_PATIENCE = 1.4  # seconds until there must be a report; the short one takes a part of a second, too
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
 _AT_ONCE, _READING, _FINISHING = "at once", "reading", "finishing"

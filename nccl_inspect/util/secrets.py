@@ -29,11 +29,9 @@ _WORD = (
     rf"(?:(?i:secret|passw(?:or)?d|passphrase|credential|webhook|access_?signature|(?:{'|'.join(_KEYS)})[._-]?key)"
     rf"|(?<=[A-Za-z0-9]_)(?i:pwd)(?![A-Za-z])|(?<=[A-Z0-9]_)PASS(?![A-Za-z])|{_TOKEN})"
 )
-_NAME = r"[\w.-]{0,40}"
-"""The rest of a name: limited, so that a line of any length takes a time that is linear in it."""
+_NAME = r"[\w.-]{0,40}"  # the rest of a name: limited, so that a line of any length takes a time that is linear in it
 _SECRET_NAME = _WORD + _NAME
-_QUOTE = r"""(?:\\{0,3}["'])?"""
-"""A quote, which strings of JSON in JSON escape."""
+_QUOTE = r"""(?:\\{0,3}["'])?"""  # a quote, which strings of JSON in JSON escape
 _IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
 _VALUE = (
     r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|''|'\"'\"')*"
@@ -42,8 +40,7 @@ _VALUE = (
 """In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
 _COUNT = r"(?![\d.,]+[kKMB]?(?![\w/+=-])|(?i:true|false|none|null)\b|<)"
 _OPENED = re.compile(r"\\*[\"']")
-_SHORT = 4
-"""Characters below which a secret is not looked for inside other text."""
+_SHORT = 4  # characters below which a secret is not looked for inside other text
 
 
 @cache

@@ -14,8 +14,7 @@ WORDS = tuple(words for _, _, words in _TABLE)
 """As ``strsignal()`` describes signals."""
 _NAMES = {number: name for number, name, _ in _TABLE}
 _NUMBERS = {key: number for number, name, words in _TABLE for key in (name, words)}
-_IN_STATUS = 128
-"""What shells and containers add to a signal to make an exit status of it."""
+_IN_STATUS = 128  # what shells and containers add to a signal to make an exit status of it
 
 
 def number(text: str) -> int | None:

@@ -29,8 +29,7 @@ def show_time(text: str) -> str:
     return _FRACTION.sub("", text).replace("T", " ", 1)
 
 
-_LONGEST = 3.2e8
-"""Seconds that may count from the start of a machine: ten years. More of them count from 1970."""
+_LONGEST = 3.2e8  # seconds that may count from the start of a machine: ten years. More of them count from 1970.
 _FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _FORMS = (
     ("day", "%Y %b %d %H:%M:%S"),
@@ -77,8 +76,7 @@ def are_in_order(*times: Moment | None) -> bool:
 
 _GLOG = compile_later(r"\b[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
 _DATED = compile_later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
-_BEGINNING = 200
-"""Characters of a line in which its time is."""
+_BEGINNING = 200  # characters of a line in which its time is
 
 
 def glog_seconds(line: str) -> float | None:

@@ -16,17 +16,14 @@ from operator import sub
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 
-_LEAST_STEPS = 5
-"""Ranks from which a stride is easier to read than the ranks themselves."""
-_LEAST_IN_CLASS = 4
-"""The same where the ranks are split into strides of one step."""
+_LEAST_STEPS = 5  # ranks from which a stride is easier to read than the ranks themselves
+_LEAST_IN_CLASS = 4  # the same where the ranks are split into strides of one step
 _MOST_STEPS_TRIED = 2
 _RANGE = compile_later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _NUMBER = compile_later(r"([0-9]+)")
 _BRACKETS = compile_later(r"\[([0-9A-Za-z][0-9A-Za-z,:/-]*)\]")
 _SPAN = compile_later(r"([A-Za-z]*)([0-9]{1,9})(?:-\1([0-9]{1,9})(?:[:/]([0-9]{1,9}))?)?")
-_MAX_DIGITS = 9
-"""Of a number that names count with; longer ones are identifiers."""
+_MAX_DIGITS = 9  # of a number that names count with; longer ones are identifiers
 _MAX_EXPANDED = 100_000
 
 

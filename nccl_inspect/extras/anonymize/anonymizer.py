@@ -45,11 +45,9 @@ from nccl_inspect.util.text import decode, encode
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
-_MOST_BYTES = 8 * BLOCK
-"""Bytes without such a place; more are cut anywhere."""
+_MOST_BYTES = 8 * BLOCK  # bytes without such a place; more are cut anywhere
 _MAX_REMEMBERED = 100_000
-_FEW, _MANY = 3, 10
-"""Lines of a process whose name is damaged, and of one that is not."""
+_FEW, _MANY = 3, 10  # lines of a process whose name is damaged, and of one that is not
 _PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
 """The hosts of lines of which nothing else can be read."""
 _NEXT_LINES = re.compile(rb"\bvalue\b|[|>][-+\d]*\r?\n|-----BEGIN")

@@ -38,8 +38,7 @@ _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _JOINED = re.compile(r"[\s/@]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = re.compile(r"\d+")
-_SERIAL = re.compile(r"\d{11,}")
-"""A number that somebody gave: fewer digits may count seconds."""
+_SERIAL = re.compile(r"\d{11,}")  # a number that somebody gave: fewer digits may count seconds
 _ACCOUNT = re.compile(r"\d{12}")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
 _OPTION = re.compile(r"--?[\w-]+")
@@ -47,13 +46,11 @@ _LISTED = re.compile(r"[\s,]+")
 _PORT = re.compile(r"([^:]+)(:\d+)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*=)(.*)", re.DOTALL)
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_PROTOCOL = 2
-"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
+_PROTOCOL = 2  # the one that PyTorch writes: lengths in four bytes, so that no letter precedes a text
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS_OF_LINE = re.compile(r"[^\r\n]+")
 _MAX_REMEMBERED = 100_000
-_PER_BLOCK = 2_000
-"""Texts that are looked over for names at once."""
+_PER_BLOCK = 2_000  # texts that are looked over for names at once
 
 
 def stated_names(kind: str) -> dict[str, str]:

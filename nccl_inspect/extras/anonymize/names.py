@@ -277,8 +277,7 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
 """One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
-_ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
-"""One of a list: the commas within brackets part numbers."""
+_ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")  # one of a list: the commas within brackets part numbers
 
 
 def split_hosts(listed: str) -> Iterator[str]:

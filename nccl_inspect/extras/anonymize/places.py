@@ -26,8 +26,7 @@ _USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (LISTS[f"keys-of-{what}"] for what in 
 _INNER = ("internal", "local", "corp", "lan", "intra")
 _WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
 _PART_OF_KEY = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_OPENS = re.compile(r"(?:[|>][-+\d]*|-----)\s*$")
-"""The last of a line before a secret of many lines, in YAML or PEM."""
+_OPENS = re.compile(r"(?:[|>][-+\d]*|-----)\s*$")  # the last of a line before a secret of many lines, in YAML or PEM
 _LINE_END = re.compile(r"\n|\\n")
 _NEAR, _KEY_LINES = 2, 60
 """Lines from the name of a secret to its end, and from the first to the last line of a private key."""

@@ -47,8 +47,7 @@ _PARTS = re.compile(r"([._-]+)")
 _LINE_OF_SECRET = re.compile(r"\S[^\r\n]*")
 _NUMBERED = re.compile(r"(?=[A-Za-z]+\d)[A-Za-z0-9]{4,}")
 """``gpu17``, ``r1i0n1``: a host that is called so is one wherever it stands, though ``gpu`` is a word."""
-_MIN_STEM = 4
-"""Letters of a name that is known with a number behind it, too."""
+_MIN_STEM = 4  # letters of a name that is known with a number behind it, too
 _MAX_PARTS = 60
 
 
@@ -282,8 +281,7 @@ def is_distinct(name: str) -> bool:
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
 _NAME_PART = re.compile(r"[A-Za-z0-9]+")
-_LONG = 6
-"""Minimum length of a secret: a shorter one occurs in many words."""
+_LONG = 6  # minimum length of a secret: a shorter one occurs in many words
 _PLAIN_NAMES = ("host", "user", "name")
 _REPORTED = (*_PLAIN_NAMES, "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3

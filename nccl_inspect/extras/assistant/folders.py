@@ -181,10 +181,8 @@ class Folders:
 class _Held(PosixPath):
     """A path without links below a folder that is open: opening it follows no link that has come since."""
 
-    base: Path
-    """The folder that may be read."""
-    folder: int
-    """A descriptor of it."""
+    base: Path  # the folder that may be read
+    folder: int  # a descriptor of it
     shown: str
 
     def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]

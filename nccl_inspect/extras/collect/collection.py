@@ -28,8 +28,7 @@ from nccl_inspect.util.secrets import mask_secrets
 NOT_INSTALLED = "not installed"
 """What is wrong with a command that this machine does not have."""
 _MAX_WORDS = 2000
-_AFTER_KILL = 1
-"""Seconds to wait for a process that was killed: one that hangs in a driver does not end."""
+_AFTER_KILL = 1  # seconds to wait for a process that was killed: one that hangs in a driver does not end
 
 
 @frozen

@@ -27,8 +27,7 @@ LABELS = {
 }
 """The label by which the pods of each kind are found."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
-_NOT_FOUND = "(NotFound)"
-"""How kubectl says that there is no object of a name."""
+_NOT_FOUND = "(NotFound)"  # how kubectl says that there is no object of a name
 _MAX_OWNERS = 100
 _UNKNOWN_POD: dict[str, Any] = {
     "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},

@@ -33,23 +33,16 @@ from nccl_inspect.util.wording import count, ranges
 DRAWS = True
 _PAD = 16
 _NODE_WIDTH, _NODE_HEIGHT = 38, 22
-_SPACE = 76
-"""Between the centers of two ranks on the circle of their host."""
-_HEAD = 44
-"""Height of a panel's title and of the space below it."""
+_SPACE = 76  # between the centers of two ranks on the circle of their host
+_HEAD = 44  # height of a panel's title and of the space below it
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
-_BETWEEN_LEVELS = 90
-"""Columns of a tree leave room for the links between them."""
+_BETWEEN_LEVELS = 90  # columns of a tree leave room for the links between them
 _MAX_TREES = 4
-_CHAR = 7.0
-"""Width of a letter, about."""
-_LETTER = 10.0
-"""Height of a letter of a label."""
-_GAP = 3.0
-"""Between a link and its label."""
-_BEND = 0.13
-"""How far a link bends, so that both directions can be seen."""
+_CHAR = 7.0  # width of a letter, about
+_LETTER = 10.0  # height of a letter of a label
+_GAP = 3.0  # between a link and its label
+_BEND = 0.13  # how far a link bends, so that both directions can be seen
 
 
 class _Box(NamedTuple):

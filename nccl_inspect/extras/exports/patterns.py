@@ -61,8 +61,7 @@ def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
 # --- fields of messages -------------------------------------------------------------------------------------------
 
 
-_GENERAL = ("Message", "Notice")
-"""Events that keep whatever their messages say."""
+_GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
 
 
 def group_by_event(productions: Iterable[Production]) -> dict[str, list[Production]]:
@@ -124,8 +123,7 @@ _TOKEN = re.compile(
 )
 _PLAIN = frozenset(" -#&~'\"/")
 """Characters that Python escapes and that need no escape."""
-_MAX_SPLIT = 64
-"""Shapes that one with repeated fields may be split into."""
+_MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
 def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:

@@ -33,16 +33,12 @@ STDIN = "<stdin>"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""
-_HEAD = 1 << 20
-"""Bytes in which the first communicator of a log is searched for."""
-_SHARES = 8
-"""Shares of the logs for each worker of a cluster: some take longer than others."""
+_HEAD = 1 << 20  # bytes in which the first communicator of a log is searched for
+_SHARES = 8  # shares of the logs for each worker of a cluster: some take longer than others
 _LEAST_SHARE = 1 << 20
 """Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
-_PER_LOG = 20_000
-"""Bytes of a log that take as long as what each log takes, whatever its size."""
-_MOST_JOBS, _MOST_SECONDS = 256, 20.0
-"""After which jobs are written."""
+_PER_LOG = 20_000  # bytes of a log that take as long as what each log takes, whatever its size
+_MOST_JOBS, _MOST_SECONDS = 256, 20.0  # after which jobs are written
 _ONE_AT_A_TIME = threading.Lock()
 """Held while logs are judged: the threads of a worker would only keep each other waiting."""
 

@@ -93,8 +93,7 @@ def command(
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""
-_OVER = ("destroyed", "aborted")
-"""States that a communicator has only after all others."""
+_OVER = ("destroyed", "aborted")  # states that a communicator has only after all others
 _OF_ONE_RUN = re.compile(r"NCCL_COMM_ID|NCCL_HOSTID|NCCL_DEBUG.*|.*_FILE|.*_PATH")
 """Variables whose values say nothing about the next run."""
 _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}

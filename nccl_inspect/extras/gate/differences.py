@@ -89,11 +89,9 @@ class Difference(Record):
         return [change for change in self.changes if change.area == area]
 
 
-_SOUND = ("complete", "connected", "destroyed")
-"""States of a communicator that differ only by where the log ends."""
+_SOUND = ("complete", "connected", "destroyed")  # states of a communicator that differ only by where the log ends
 _MAX_EVIDENCE = 3
-_NOISE = 0.05
-"""Runs on the same machines differ by that much."""
+_NOISE = 0.05  # runs on the same machines differ by that much
 
 
 def compare(a: Job, b: Job) -> Difference:
@@ -453,8 +451,7 @@ def _finding_change(finding: Finding, before: str | None, after: str | None) -> 
 
 # --- what explains what -------------------------------------------------------------------------------------------
 
-_PLAIN = re.compile(r"[^\s;]+")
-"""A value for all ranks, from the environment."""
+_PLAIN = re.compile(r"[^\s;]+")  # a value for all ranks, from the environment
 
 
 def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:

@@ -349,8 +349,7 @@ def _first_lines(settings: Iterable[Setting]) -> list[Evidence]:
 SCOPES = ("intra", "inter")
 _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
 _TRANSPORTS = ("P2P", "SHM", "NET", "COLLNET")
-_OLD_DETAIL = "DIRECT SHARED MEMORY"
-"""How NCCL calls SHM until 2.12."""
+_OLD_DETAIL = "DIRECT SHARED MEMORY"  # how NCCL calls SHM until 2.12
 
 
 def ask_transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:

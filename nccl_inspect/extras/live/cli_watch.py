@@ -46,8 +46,7 @@ Examples:
 Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
 """
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_TICK = 0.25
-"""Seconds between updates of the status line."""
+_TICK = 0.25  # seconds between updates of the status line
 
 
 def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Command]:
@@ -221,8 +220,7 @@ def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
 _OPTION = "--metrics"
-_REBUILT = 1.0
-"""Seconds between two sets of metrics that are served: those of a large job take some time to make."""
+_REBUILT = 1.0  # seconds between two sets of metrics that are served: those of a large job take some time to make
 
 
 class Meter:

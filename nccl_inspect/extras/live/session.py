@@ -34,8 +34,7 @@ from nccl_inspect.util import signals as signal_names
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
 _BLOCK = 1 << 16
-_PIPE = 1 << 20
-"""Bytes that a pipe may hold: the job waits less often for the terminal."""
+_PIPE = 1 << 20  # bytes that a pipe may hold: the job waits less often for the terminal
 _MAX_PARTIAL = 1 << 16
 
 
@@ -132,10 +131,8 @@ def _write_all(target: int, data: bytes) -> int:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that the job gets, and that end what is done after it."""
 _WAITED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGWINCH)
-_TICK = 1.0
-"""Seconds between looks at the job while no signal comes."""
-_DRAIN = 2.0
-"""Seconds to wait, after the end of the job, for those that still hold its streams."""
+_TICK = 1.0  # seconds between looks at the job while no signal comes
+_DRAIN = 2.0  # seconds to wait, after the end of the job, for those that still hold its streams
 
 
 class NotStartedError(NcclInspectError):
@@ -318,8 +315,7 @@ class Standstill:
 _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
 _BETWEEN = 5.0
-_SLACK = 60.0
-"""Seconds by which the times of the kernel may be off."""
+_SLACK = 60.0  # seconds by which the times of the kernel may be off
 _STAMP = re.compile(rb"(?:<\d+>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] ")
 _PROCESS = re.compile(rb"oom-kill|[Oo]ut of memory: |\]: segfault at ")
 """A process was killed or crashed. What happened to a GPU or switch is of interest whenever it was: it may be lost."""
@@ -390,13 +386,10 @@ def drop_earlier_ends(log: bytes, begin: float) -> bytes:
 # --- the run ------------------------------------------------------------------------------------------------------
 
 _STDERR = 2
-_STUCK = (b"FAILED", b"WAITING")
-"""First words of a report on a job that is stuck."""
+_STUCK = (b"FAILED", b"WAITING")  # first words of a report on a job that is stuck
 _REPORT_SECONDS = 120
-_LEAVE = 5.0
-"""Seconds to wait at the end for what a stand-still began."""
-_GATHER_TICK = 0.1
-"""Seconds between two looks at what is gathered."""
+_LEAVE = 5.0  # seconds to wait at the end for what a stand-still began
+_GATHER_TICK = 0.1  # seconds between two looks at what is gathered
 _STALE = 1800.0
 """Seconds for which a job prints on after a stand-still before its answers are of no use: the time-outs of PyTorch, and
 what it writes before it gives up, take less."""

@@ -17,8 +17,7 @@ from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.util.discovery import suggest_path
 
 STDIN = "<stdin>"
-_REMEMBERED = 256
-"""Bytes before the offset that was read last."""
+_REMEMBERED = 256  # bytes before the offset that was read last
 
 
 class Note(NamedTuple):

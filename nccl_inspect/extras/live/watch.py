@@ -34,8 +34,7 @@ from nccl_inspect.util.wording import count, list_words, ranges
 
 # --- what RAS answers -------------------------------------------------------------------------------------------------
 
-_LONGEST = 30.0
-"""Seconds that an answer may take: RAS itself waits for processes that are silent."""
+_LONGEST = 30.0  # seconds that an answer may take: RAS itself waits for processes that are silent
 _MOST = 3
 
 
@@ -127,8 +126,7 @@ def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
 # --- the watch ------------------------------------------------------------------------------------------------------
 
 _PACKED = b"\x1f\x8b"
-_REST = 5
-"""Looking may take this part of the time at most: a sixth, however large the job."""
+_REST = 5  # looking may take this part of the time at most: a sixth, however large the job
 
 
 @frozen
@@ -498,8 +496,7 @@ TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
 CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
 PREFIX = "NCCLINSPECT_"
-_MAX_BYTES = 100_000
-"""Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
+_MAX_BYTES = 100_000  # of a variable: with a longer one Linux runs no command (`MAX_ARG_STRLEN`)
 _STDERR = 2
 
 

@@ -34,8 +34,7 @@ class TestedJob(Job):
     """The job of :func:`nccl_inspect.read`, with assertions."""
 
     __slots__ = ()
-    __test__ = False
-    """Keeps pytest from collecting the class."""
+    __test__ = False  # keeps pytest from collecting the class
 
     def __repr__(self) -> str:
         names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
