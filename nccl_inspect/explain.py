@@ -102,7 +102,6 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _explain_nearest(text: str) -> Explanation:
-    """Return what the known line means that contains the text, or differs from it in a few words."""
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
@@ -114,7 +113,6 @@ def _explain_nearest(text: str) -> Explanation:
 
 
 def _describe_printer(origin: Origin) -> str:
-    """Return who printed a line, according to its prefix; omitted numbers are negative."""
     parts = [
         f"host {origin.host}" if origin.host else "",
         f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
@@ -125,7 +123,6 @@ def _describe_printer(origin: Origin) -> str:
 
 
 def _unknown(text: str) -> NcclInspectError:
-    """Return the error for an unknown text: one word is taken for a rule, anything else for a line."""
     rules = [entry.rule for entry in list_rules()]
     if text.strip().lower() in CATEGORIES:
         names = [rule.name for rule in rules if rule.category == text.strip().lower()]

@@ -58,7 +58,6 @@ def _read_choice(event: NoticeEvent) -> Choice | None:
 
 
 def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Choice]:
-    """Return the choices for calls of one kind; several if sizes or communicators differ."""
     low, high = calls.smallest * size, calls.largest * size
     of_kind = [choice for choice in choices if choice.func in (None, calls.func)]
     whole = low * calls.nranks, high * calls.nranks  # a few versions print the size of the whole result
@@ -225,7 +224,6 @@ class _Counter:
             self._assign_bytes(calls, total, operation)
 
     def _assign_bytes(self, calls: Calls, total: float, operation: Operation) -> None:
-        """Assign the bytes of some calls to the pairs of ranks that they pass."""
         comm = self._comms.get(calls.communicator or "")
         pairs: Iterable[tuple[int | None, int | None]] = ()
         each, reason = _share(calls) * total, ""
@@ -292,7 +290,6 @@ def _share(calls: Calls) -> float:
 
 
 def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
-    """Return the kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
     busiest: dict[str, Flow] = {}
     for flow in flows:
         busiest.setdefault(flow.detail, flow)
@@ -373,7 +370,6 @@ def render_text(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
-    """Return a table, or a paragraph per row if the terminal is too narrow."""
     lines = align_table(head, rows)
     if max(map(len, lines)) > style.width:
         lines = []

@@ -161,7 +161,6 @@ def list_ranks(job: Job) -> list[RankRow]:
 
 
 def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
-    """Return whether a rank failed itself, in a job that did."""
     first = job.first_failure is not None and rank in job.first_failure.ranks
     return job.verdict == "failed" and (first or (error is not None and not error.is_echo))
 

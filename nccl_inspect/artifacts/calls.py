@@ -115,8 +115,6 @@ class Recorded(Record):
 
 
 class _Row(NamedTuple):
-    """An entry, with what its place among the others depends on."""
-
     entry: Mapping[str, Any]
     group: str
     lane: _Lane

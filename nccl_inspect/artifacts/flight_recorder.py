@@ -166,7 +166,6 @@ def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> 
 
 
 def _status(listed: Any) -> dict[str, int]:
-    """Return the last work enqueued in each group, by the group's number on this rank; JSON has it as text."""
     entries = listed.items() if isinstance(listed, dict) else ()
     enqueued: dict[str, int] = {}
     for key, entry in entries:

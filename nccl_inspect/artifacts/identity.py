@@ -84,7 +84,6 @@ class Traits(Record):
 
 
 def _find_dates(times: Iterable[str | None]) -> list[Moment]:
-    """Return the moments that have a date, where all of them are of one clock."""
     moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
     return moments if len({when.clock for when in moments}) == 1 else []
 
@@ -147,7 +146,6 @@ def _other_size(evidence: Identity, job: Traits) -> str | None:
 
 
 def _other_time(evidence: Identity, job: Traits) -> str | None:
-    """Return what was recorded days away from the log."""
     if evidence.active is None or job.began is None or job.ended is None:
         return None
     before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds

@@ -162,8 +162,6 @@ _DUMPING = "watchdog-dump"  # the role of lines with which a rank announces its 
 
 
 class _Timeout(NamedTuple):
-    """A call that ran out of time, by the log."""
-
     seq: int
     numel: int | None
     is_later: bool  # whether it may have begun after the rank wrote its dump
@@ -256,7 +254,6 @@ def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
 
 
 def _is_of_time(call: Call, timeout: _Timeout) -> bool:
-    """Return whether it began when the log says, in some zone."""
     if timeout.began is None or call.created_ns <= 0:
         return True
     return (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES <= _EARLY + _LATE

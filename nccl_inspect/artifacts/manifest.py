@@ -183,7 +183,6 @@ def _env(node: Node) -> Iterator[tuple[str, str | None, int]]:
 
 
 def _list_ends(status: Node) -> list[Ended]:
-    """Return how the pod and its containers ended."""
     ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":
         text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"

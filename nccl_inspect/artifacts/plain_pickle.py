@@ -76,7 +76,6 @@ def _check(data: bytes) -> None:
 
 
 def _behind(data: bytes, at: int) -> int:
-    """Return the place behind a value that tells its length."""
     width = _LENGTHS[data[at]]
     length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
     if length > len(data):

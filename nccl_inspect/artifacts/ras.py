@@ -248,7 +248,6 @@ def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
 
 
 def _status(entry: Mapping[str, Any]) -> str:
-    """Return the word for it in a text."""
     if entry.get("abort_flag"):
         return "ABORT"
     if entry.get("finalize_called") or entry.get("destroy_flag"):
@@ -257,7 +256,6 @@ def _status(entry: Mapping[str, Any]) -> str:
 
 
 def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
-    """Return a member; a TypeError for what is not a number."""
     pid, gpu = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))
     host = None if rank.get("host") is None else str(rank["host"])
     return Member(index(rank.get("rank", -1)), host, pid, gpu, launched)

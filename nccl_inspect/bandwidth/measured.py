@@ -231,7 +231,6 @@ def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | N
 
 
 def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
-    """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
     shares, for_each = load_figures("published")["shares"], carried / max(ran.per_node, 1)
     if ran.operation == "alltoall" or not (ran.is_sure or is_most):
         return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else shares["alltoall"])
@@ -349,7 +348,6 @@ def least_share(size: int, ranks: int) -> float:
 
 
 def _sizes(rows: Iterable[Row]) -> list[Sized]:
-    """Return the better and the other of out of place and in place for each size."""
     by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
     ordered = {size: sorted(some, key=lambda row: -row.busbw) for size, some in sorted(by_size.items())}
     return [Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()]

@@ -331,7 +331,6 @@ class _Reader:
             self._take_link(text, line)
 
     def _take_link(self, text: str, line: Evidence) -> None:
-        """Take in a line of a program that measures single links."""
         tool = self._table.tool
         if match := _FORM["perftest-head"].search(text):
             if tool != "perftest":
@@ -365,7 +364,6 @@ def _read_number(word: str) -> float | None:
 
 
 def _make_finite(value: object) -> float:
-    """Return a finite number, or 0 for what is none, such as the speed of what takes no time."""
     number = _read_number(str(value))
     return number if number is not None and number != _NONE and isfinite(number) else 0.0
 
@@ -376,14 +374,12 @@ def _list_entries(document: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _plain_operation(name: str) -> str:
-    """Return an operation as nccl-tests call it."""
     name = name.removesuffix("_perf").removesuffix("_into_tensor").removesuffix("_tensor").removesuffix("_base")
     known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
     return known.get(name, "alltoall" if name in ("all_to_all", "all_to_all_single") else name)
 
 
 def _conclude(table: Table) -> None:
-    """Find the operation and the number of ranks of a table of nccl-tests, as far as its rows tell them."""
     is_headless = table.counts_wrong is None
     if is_headless:  # the root came with the count
         has_root = any(row.root >= 0 or row.redop for row in table.rows)
@@ -421,7 +417,6 @@ def _conclude(table: Table) -> None:
 
 
 def _width(dtype: str) -> int:
-    """Return the bytes of a type by its name: ``uint64``, ``bfloat16``, ``f8e4m3``."""
     bits = re.search(r"64|32|16|8", dtype)
     return _FIGURES["bytes"].get(dtype) or (int(bits[0]) // 8 if bits else 4)
 
@@ -473,7 +468,6 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
 
 
 def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
-    """Yield what the progress bar of a training states, at its last line."""
     bars: dict[tuple[str, int], tuple[float, int, Evidence]] = {}
     for line in lines:
         match = _BAR.search(line.text) if "%|" in line.text else None
@@ -490,7 +484,6 @@ def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
 
 
 def _value(text: str) -> float:
-    """Return a number or a time in seconds; 0 where it is none."""
     days, _, clock = text.rpartition(" days, " if "days" in text else " day, ")
     parts = re.split("[:m]", clock.replace(",", ""))
     try:

@@ -127,7 +127,6 @@ def prepare_command(command: click.Command) -> click.Command:
 
 
 def _width() -> int:
-    """Return columns for help; click's own minimum is 50."""
     columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
     return max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)
 

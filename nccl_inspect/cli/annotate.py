@@ -47,7 +47,6 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
 
 def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """Yield the logs in blocks of lines with their notes; what could not be read is said at the end."""
     problems: list[NoInputError] = []
     lines: dict[str, int] = {}
     for source in blocks.find(logs):
@@ -66,8 +65,6 @@ def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
 
 
 class _Margin:
-    """Puts notes below lines."""
-
     def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
         self._grammar = grammar
         self._only_nccl = only_nccl

@@ -76,7 +76,6 @@ def _join_wrapped(lines: list[str]) -> list[str]:
 
 
 def _explain_text(text: str, out: shared.Output) -> str:
-    """Return the page of a rule, or the meaning of a line."""
     page, style = explaining.rule_page(text), out.style
     if page is not None:
         width = shared.output_width(out.target, PAGE_WIDTH)

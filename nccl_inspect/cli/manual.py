@@ -202,5 +202,4 @@ def _continue_command(command: str, width: int) -> Iterator[str]:
 
 
 def _unbroken(text: str) -> str:
-    """Return text in which the names of options are not broken."""
     return _OPTION.sub(lambda match: match[0].replace("-", _HYPHEN), text)

@@ -126,7 +126,6 @@ def _pack_options(into: str, pack: Callable[..., object], **parts: object) -> Ca
 
 
 def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
-    """Set the limit for this command and its worker processes."""
     if value is not None:
         compression.parse_size(value)
         before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
@@ -514,7 +513,6 @@ def check_target(ctx: click.Context) -> str:
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:
-    """Return the input file that would be overwritten; empty if there is none."""
     if name == "-":
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""

@@ -302,7 +302,6 @@ def recognise_platform(shown: Shown) -> Platform | None:
 
 
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
-    """Return the types that fit every sign in the log."""
     networks = {name for name in shown.networks if _any_fits(NETWORKS, [name])}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):

@@ -142,7 +142,6 @@ def _job(job: Job) -> Iterator[BriefLine]:
 
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
-    """Return three lines in the order of the log: those that show cause and effect, then the cause, then errors."""
     if told is None or lead is None:
         notice = find_unexplained(job)
         others = [other for other in job.unexplained if other is not notice]
@@ -161,7 +160,6 @@ def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evid
 
 
 def _fit_sentences(text: str) -> str:
-    """Return as many whole sentences as fit one line."""
     text = " ".join(text.split())
     if len(text) <= _MAX_TEXT:
         return text

@@ -35,7 +35,6 @@ _LEAST = 60.0  # seconds without a line that are worth mentioning
 
 
 def _describe_gap(job: Job, are_ok: bool) -> str:
-    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
     ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
     begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
     starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
@@ -44,7 +43,6 @@ def _describe_gap(job: Job, are_ok: bool) -> str:
 
 
 def _is_end(finding: Finding) -> bool:
-    """Return whether a finding says where a log ends that may be cut, or the job stuck."""
     return finding.clue and finding.category == "failures"
 
 
@@ -302,7 +300,6 @@ def reason(job: Job) -> str:
 
 
 def _summarize_paths(job: Job) -> tuple[str, list[str]]:
-    """Return how good the paths are, and what is not judged: findings of rules that are left out are not shown."""
     of_all, verdicts, unjudged = f"of {count(len(job.paths), 'path')}", Counter[str](), []
     for kind, number in job.paths.count_kinds():
         verdicts[kind.verdict] += number
@@ -375,7 +372,6 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the measured bandwidth, the furthest behind first, and how fast a training runs."""
     entries = sorted(job.bandwidth, key=lambda entry: (_BY_VERDICT.index(entry.verdict), entry.ratio or 0))
     lead = find_lead(job)
     if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
@@ -435,7 +431,6 @@ def _setting(setting: Setting) -> str:
 
 
 def _size(job: Job) -> str:
-    """Return the ranks and the hosts; hosts without a known rank are listed separately."""
     if not job.hosts:
         return "unknown from this log; run the job with NCCL_DEBUG=INFO"
     parts = []

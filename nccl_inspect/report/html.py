@@ -237,7 +237,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
 
 
 def _make_plot(entry: Measured) -> dict[str, Any]:
-    """Return a measured bandwidth over sizes, in the units of its picture; of each point whether it is a dip, too."""
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
     most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
 

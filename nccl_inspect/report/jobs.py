@@ -94,7 +94,6 @@ def render_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> 
 
 
 def _table(job: Job, style: Style) -> Iterator[str]:
-    """Yield the lines of a table with as many columns as fit."""
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]

@@ -83,7 +83,6 @@ def list_unread(job: Job) -> Iterator[TestCase]:
 
 
 def _case(job: Job, rule: str, category: str) -> TestCase | None:
-    """Return the case of a rule; None if it has no result."""
     findings = [finding for finding in job.findings if finding.rule == rule]
     accepted = [entry for entry in job.suppressed if entry.finding.rule == rule]
     open_questions = [question for question in job.not_judged if question.rule == rule]

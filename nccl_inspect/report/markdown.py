@@ -158,7 +158,6 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 
 def _list_errors(job: Job, style: Style) -> str:
-    """Return the errors that no finding explains: none is dropped silently."""
     names, lines = short_names(job), []
     shown = job.unexplained[: None if style.verbose else _MAX_ERRORS]
     for notice in shown:

@@ -189,7 +189,6 @@ _NO_LINE = "."
 
 
 def _mark(kind: PathClass, letters: Mapping[str, str]) -> str:
-    """Return the letter of a kind of path, with a sign if it is not good."""
     return letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
 
 
@@ -232,7 +231,6 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
 
 
 def _value_text(value: object, flags: tuple[str, str] = ("no", "yes"), between: str = ", ") -> str:
-    """Return a value as text; empty where there is none."""
     if isinstance(value, bool):
         return flags[value]
     if isinstance(value, list):

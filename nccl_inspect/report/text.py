@@ -214,7 +214,6 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Yield the heading, and what and where if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block(
         "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
@@ -286,7 +285,6 @@ def _open_questions(job: Job, style: Style) -> Iterator[str]:
 
 
 def _unknown_lines(job: Job, style: Style) -> Iterator[str]:
-    """Yield unrecognized lines, ready to paste into an issue, and damaged ones."""
     if job.unrecognised:
         yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
         for entry in job.unrecognised:

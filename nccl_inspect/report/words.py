@@ -172,5 +172,4 @@ def code_span(text: str) -> str:
 
 
 def _ticks(text: str) -> int:
-    """Return the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

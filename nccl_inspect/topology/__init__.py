@@ -94,7 +94,6 @@ class Topology(Frozen):
         return kinds.pop() if len(kinds) == 1 else None
 
     def _find_places(self, gpu: inventory.Gpu) -> list[int]:
-        """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         by_index: dict[int | None, list[int]] = group_values((gpu.index, i) for i, gpu in enumerate(self.devices))
         if gpu.bus_id is not None and (wanted := bus_number(gpu.bus_id)) is not None:
             places = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]
@@ -177,7 +176,6 @@ _Path: TypeAlias = tuple[str, str, int, object, str]  # node, id, hops, bandwidt
 
 
 def _topology_of_host(host: str, lines: list[tuple[str, tuple[_Path, ...]]]) -> Topology | None:
-    """Return what the lines of a host show: each a GPU, and the paths from it."""
     ids = {gpu: gpu.rpartition("-") for gpu, _ in lines}  # number of the host and bus id: 0-60, until 2.20 only 60
     if len({system for system, _, _ in ids.values()}) > 1:
         return None  # multi-node NVLink: which of these hosts is this one is not told

@@ -97,8 +97,6 @@ def number(element: Element, name: str) -> int | None:
 
 
 class _Found(NamedTuple):
-    """A GPU or a port of a NIC, and where it hangs."""
-
     device: Gpu | Nic
     above: tuple[Element, ...]  # the CPU, then the PCI switches down to it
     host: str

@@ -148,7 +148,6 @@ class Interruption:
             self._stop()
 
     def _limit(self) -> None:
-        """End the process soon, whatever it does."""
         signal.signal(signal.SIGALRM, lambda *_: self._stop(self.last_words))
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
 

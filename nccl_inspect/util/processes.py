@@ -106,7 +106,6 @@ class _Fork(Helper):
         return None
 
     def _wait_for_end(self) -> int:
-        """Return the exit status of the fork, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process

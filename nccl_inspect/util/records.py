@@ -234,7 +234,6 @@ def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
 
 @cache
 def _parameters(kind: Any) -> list[tuple[str, Any, Any]]:
-    """Return for each field that a constructor takes its name, its default, and what puts a value in its place."""
     given = [(name, it) for name, it in kind._declared.items() if not isinstance(it, Field) or it.init]
     return [(name, it.default if isinstance(it, Field) else it, slots(kind)[name]) for name, it in given]
 

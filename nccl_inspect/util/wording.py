@@ -120,7 +120,6 @@ def fold_names(names: Iterable[str]) -> list[str]:
 
 
 def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
-    """Fold the names that are alike but for the number at one place."""
     alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
     for group in groups:
         counts = place < len(group) and len(group[place]) <= _MAX_DIGITS  # a number that brackets can hold

@@ -376,7 +376,6 @@ def _read_file(file: File) -> bytes:
 
 
 def _unpack(pieces: Pieces) -> bytes:
-    """Return as much of a file as may be read, and a little more."""
     data = bytearray()
     for piece in compression.unpack_data(pieces, Allowance()):
         data += piece

@@ -99,7 +99,6 @@ class Evidence:
         }
 
     def _change(self, data: bytes, change: Change, other: Callable[[str], str]) -> Iterator[bytes]:
-        """Yield a file with changed texts, by its form."""
         if _PICKLE.match(data):
             yield pickle.dumps(copy_values(loads(data), change), _PROTOCOL)
             return
@@ -114,7 +113,6 @@ class Evidence:
         yield from map(encode, pieces)
 
     def _find_meaning(self, path: tuple[str, ...]) -> str:
-        """Return what a value names, by the keys above it."""
         ends = (".".join(path[-size:]) for size in (3, 2, 1))
         within = (f"{key}.*" for key in reversed(path[:-1]))
         stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
@@ -210,7 +208,6 @@ class Evidence:
         return self._change(data, lambda place, text: remove_names(self._change_value(place, text)), change_text)
 
     def _change_value(self, place: Place, text: str) -> str:
-        """Return the replacement for a value, or for a key."""
         if not text:
             return text
         if place.is_key:
@@ -295,7 +292,6 @@ class Evidence:
         return self._mask(text)
 
     def _guid(self, text: str) -> str:
-        """Replace a GUID, LID or serial number."""
         uuid = text.partition("-")[2]
         if not text.strip("0x:-") or OF_WORD["uuid"].fullmatch(text) or OF_WORD["uuid"].fullmatch(uuid):
             return self._id(text)
@@ -334,7 +330,6 @@ def _is_common(variable: str) -> bool:
 
 
 def _tells_nothing(name: str) -> bool:
-    """Return whether a name tells nothing, and hides no address or number that does."""
     return is_plain(name) and not is_address(name) and not _ACCOUNT.search(name)
 
 

@@ -233,7 +233,6 @@ def _prefix(address: str) -> str:
 
 
 def _write_like(name: str, new: ipaddress.IPv6Address) -> str:
-    """Write an address at full length where the old one was."""
     if "::" in name:
         return new.compressed
     if all(len(group) == 4 for group in name.split(":")):

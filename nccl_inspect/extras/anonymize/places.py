@@ -35,7 +35,6 @@ _FOLDER = re.compile(r"(?=(?:[-_]*[A-Za-z]){5})[A-Za-z_-]+")
 
 @cache
 def _load_places() -> dict[str, tuple[list[bytes], re.Pattern[bytes]]]:
-    """Return the signs and the pattern of each place."""
     places = {}
     for name, text in read_parts("places.txt").items():
         head, _, rest = text.partition("\n")
@@ -77,7 +76,6 @@ class Learned:
                 self.names["secret"].update(part.strip() for part in _LINE_END.split(found))
 
     def _learn_at(self, place: str, text: bytes) -> None:
-        """Take names out of all that is such a place."""
         _, pattern = _load_places()[place]
         kinds = list(pattern.groupindex)
         for values in set(pattern.findall(text)):

@@ -96,7 +96,6 @@ class Folders:
                 yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
 
     def _find_below(self, folder: Path, shown: str) -> list[File]:
-        """Return the logs below a folder and the evidence beside them."""
         entries = []
         for number, path in enumerate(files.walk_folder(folder, [])):
             if number >= self._max_entries:
@@ -215,7 +214,6 @@ def _require_plain(name: str) -> str:
 
 
 def _status(path: Path, name: str) -> os.stat_result:
-    """Return what a path is."""
     try:
         status = path.lstat()
     except FileNotFoundError:

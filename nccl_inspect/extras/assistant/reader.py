@@ -116,7 +116,6 @@ class LogReader:
 
 
 def _state(file: File) -> tuple[str, int, int, int, int]:
-    """Return the state of a file, to detect a change."""
     if file.place is None:
         return file.name, 0, 0, 0, 0
     status = cast(Path, file.place).stat()

@@ -189,7 +189,6 @@ OF_SUMMARY = ("not_judged", "jobs", "errors_without_rule", "findings", "paths", 
 
 
 def _pick_finding(finding: Finding) -> dict[str, Any]:
-    """Return what a summary says of a finding."""
     parts = [ranks_word(finding.ranks) if finding.ranks else "", some_names(finding.hosts, 3) if finding.hosts else ""]
     same = pick_fields(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
     return {**same, "where": finding.where or " on ".join(filter(None, parts))}

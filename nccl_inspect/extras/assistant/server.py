@@ -71,7 +71,6 @@ def _family(dialect: str, family: str) -> str:
 
 @cache
 def _families() -> dict[tuple[str, str], list[Production]]:
-    """Return the messages by dialect and family."""
     texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
     productions = (production for text in texts for production in files.read(*text))
     families = group_values(((production.dialect, production.family), production) for production in productions)

@@ -281,7 +281,6 @@ class Tools:
 
 
 def _list_names(names: list[str] | str | None) -> list[str]:
-    """Return names given as one string, a list or nothing, as a list."""
     return [names] if isinstance(names, str) else list(names or ())
 
 
@@ -290,7 +289,6 @@ def _request(platform: str | None, topology: list[str] | str | None, job: str | 
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
-    """Return the findings of a rule, or all."""
     chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
     if rule is None or chosen:
         return chosen

@@ -85,13 +85,11 @@ def _lookups(selector: str) -> list[Command]:
 
 
 def _add_context(command: Command, wanted: Wanted) -> Command:
-    """Return the command in a namespace and a context; without them, in the present ones."""
     places = (("namespace", wanted.namespace), ("context", wanted.context))
     return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
 
 
 def _pods(data: bytes) -> Iterator[dict[str, Any]]:
-    """Return the pods of a list, or the one that was asked for."""
     try:
         document = json.loads(data or b"{}")
     except ValueError:

@@ -199,7 +199,6 @@ def _radius(ranks: int) -> float:
 
 
 def _rank_points(box: _Box) -> dict[int, complex]:
-    """Return the positions of the ranks of a host: clockwise from the top left."""
     number, middle = max(len(box.ranks), 1), box.center + _LINE / 2 * 1j
     step = 2 * math.pi / number
     start = -math.pi / 2 - step / 2
@@ -239,7 +238,6 @@ def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str
 
 
 def _border_point(start: complex, end: complex, box: tuple[float, float]) -> complex:
-    """Return where the line from the middle of a box leaves it."""
     way = end - start
     reaches = ((size / 2 + 2) / abs(part) for size, part in zip(box, (way.real, way.imag), strict=True) if part)
     return start + way * min(1.0, *reaches)
@@ -250,7 +248,6 @@ def _point(at: complex) -> str:
 
 
 def _stroke(path: str, look: Look) -> str:
-    """Write a link up to what is in it."""
     dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     return (
         f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'

@@ -78,7 +78,6 @@ def _view(view: View, width: int) -> Iterator[_Fact]:
 
 
 def _describe_communicator(info: CommunicatorInfo) -> Iterator[_Fact]:
-    """Yield the origin, purpose and time of a communicator, and what its ranks disagree on."""
     if info.parent:
         color = "" if info.color is None else f", color {info.color}"
         yield "from", escape_controls(f"split of {info.parent}{color}")

@@ -163,7 +163,6 @@ def _line(message: str) -> str:
 
 
 def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the columns: those of the prefix, then those of the events."""
     specs = group_values(
         (column(field.name), "string" if field.spec == "h" else field_kind(field.spec))
         for shape in shapes

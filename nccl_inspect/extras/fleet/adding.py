@@ -221,7 +221,6 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
 
 
 def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, idents: set[str]) -> list[Tables]:
-    """Return the rows of the jobs in some logs; none if these are among the identified ones."""
     found = files.find([group.stdin if name == STDIN else name for name in group.logs])
     found = [replace(file, name=STDIN) if file.name == group.stdin else file for file in found]
     digests = []  # of what the logs hold, whatever they are called and whether they are compressed
@@ -247,12 +246,10 @@ def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, ident
 
 
 def _digest(*parts: str) -> str:
-    """Return what identifies logs by what is in them, and a job by its logs and its number in these."""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def _find_written(file: File) -> float | None:
-    """Return when a file was written, in seconds since 1970; None for standard input."""
     with suppress(Exception):  # each store has errors of its own, and some know no times
         if isinstance(file.place, Remote):
             system, path = library("fsspec.core").url_to_fs(file.place.url)

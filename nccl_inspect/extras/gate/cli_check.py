@@ -166,7 +166,6 @@ def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
 
 
 def _learn(job: Job, force: bool, out: shared.Output) -> int:
-    """Write a policy, unless the log would make a bad one."""
     if job.partial:
         print_stderr("not written: reading was interrupted")
         return shared.status(job)

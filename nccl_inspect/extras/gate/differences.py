@@ -150,7 +150,6 @@ def _change_of_value(
 
 
 def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
-    """Return the lines that make an event of this class with these values."""
     lines = []
     for notice in job.notices:
         if isinstance(notice.event, event) and all(getattr(notice.event, key) == values[key] for key in values):
@@ -192,7 +191,6 @@ def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
 
 
 def _hosts_words(job: Job) -> str:
-    """Return the ranks of each host in words: ``2 hosts, 8 ranks each``; empty when not every rank has a host."""
     sizes = sorted(len(host.ranks) for host in job.hosts)
     if job.world_size is None or sum(sizes) != job.world_size:
         return ""
@@ -201,7 +199,6 @@ def _hosts_words(job: Job) -> str:
 
 
 def _environment_changes(a: Job, b: Job, renamed: dict[str, str], unclear: list[str]) -> Iterator[Change]:
-    """Yield variables with other values or on other ranks; names of hosts in values are those of B."""
     ours, theirs = (group_values((setting.name, setting) for setting in job.environment) for job in (a, b))
     for name in sorted({*ours, *theirs}):
         before = _values_words(ours.get(name, []), renamed)
@@ -270,7 +267,6 @@ def _member_ranks(comm: CommunicatorInfo) -> str:
 
 
 def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    """Compare bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
 
     def differ(before: float, after: float) -> bool:
         return abs(after - before) > _NOISE * max(before, after)
@@ -348,7 +344,6 @@ def _select_pairs(pairs: Iterable[tuple[tuple[int, int], PathKind, PathKind]], j
 
 
 def _way_words(path: PathKind) -> str:
-    """Return transport and GPUDirect, in the words of one release."""
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
     return _SAME.get(detail, detail) + gdr
@@ -379,7 +374,6 @@ def _path_change(
 
 
 def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iterator[Change]:
-    """Compare findings of the same rule, those with the same words first."""
     unjudged = {question.rule for question in b.not_judged}
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
@@ -473,7 +467,6 @@ def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
 
 
 def _make_chain(first: Change, findings: list[Change], changes: list[Change], pairwise: bool) -> CausalChain | None:
-    """Return what a finding explains and what explains it; None if it stands alone."""
     members, names = [first], {first.what}
     while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:
         members += fresh  # findings that name the first one as their cause, and those that name them

@@ -58,7 +58,6 @@ def _quote_line(line: Evidence) -> str:
 def _paint_block(
     label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
 ) -> Iterator[str]:
-    """Yield a paragraph in whose first line a word has a color."""
     first, *rest = block(label, escape_controls(text), style, indent=indent, hang=hang)
     yield first.replace(word, paint(word, color, style), 1)
     yield from rest
@@ -71,7 +70,6 @@ _STEP = {"broken": "fix", "undecided": "needs"}
 
 
 def _headline(checked: Checked, strict: bool) -> tuple[str, str]:
-    """Return the verdict in a word, and how many outcomes led to it."""
     word = checked.state.upper() if checked.is_met(strict) else "BROKEN"
     counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.list_outcomes(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
@@ -101,7 +99,6 @@ def _level(outcome: Answer, strict: bool) -> str:
 
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
-    """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
 
     def list_lines(outcomes: list[Answer]) -> Iterator[str]:
         for outcome in outcomes:
@@ -121,7 +118,6 @@ def _check_text(checked: Checked, strict: bool, style: Style) -> str:
 
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
-    """Render a table of what is not kept for each fix, with the log lines folded away."""
     head = ("", "expectation", "found", "wanted", "line")
 
     def list_rows(outcomes: list[Answer]) -> Iterator[list[str]]:
@@ -165,7 +161,6 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
 
 
 def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
-    """Render a case for each expectation; what is undecided is skipped, unless strict."""
     from junitparser import Skipped
 
     from nccl_inspect.report import junit
@@ -195,7 +190,6 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
 
 
 def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
-    """Render a command for the result, and one for each expectation that is not kept."""
     from nccl_inspect.report.github import annotation, list_unread
 
     word, counts = _headline(checked, strict)
@@ -222,7 +216,6 @@ CHECK_FORMATS = {
 
 
 def _head_words(difference: Difference) -> tuple[str, str]:
-    """Return how many changes there are, and which hosts have other names; empty where none has."""
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
     changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
@@ -291,7 +284,6 @@ def _pairs(change: Change) -> str:
 
 
 def _diff_text(difference: Difference, style: Style) -> str:
-    """Render what likely explains what, then all changes by area; it fits any width from 40 columns."""
 
     def list_fix(steps: list[str]) -> Iterator[str]:
         for index, text in enumerate(steps):

@@ -269,7 +269,6 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
 
 
 def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
-    """Ask for the ``name`` of the network, or the ``provider`` of its plugin."""
     actual = job.network.name if key == "name" else job.network.provider
     if key == "provider" and job.network.name in _BUILT_IN:
         actual = f"none: the network is {job.network.name}"
@@ -282,7 +281,6 @@ def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answe
 
 
 def _network_lines(job: Job) -> list[Evidence]:
-    """Return the first lines that say which network is used: its devices, its provider, a path."""
     name, used = job.network.name, [(notice.event, notice.evidence[0]) for notice in job.notices]
     devices = [line for event, line in used if isinstance(event, events.NetDevices) and event.net == name]
     providers = [line for event, line in used if isinstance(event, events.OfiProvider)]
@@ -320,7 +318,6 @@ def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
 
 def _ask_required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
-    """Ask that every process shows a variable with a value that fits the glob."""
     settings = [setting for setting in job.environment if fnmatchcase(setting.name, name)]
     bad = [setting for setting in settings if not fnmatchcase(setting.value, value or "*")]
     for setting in bad:

@@ -354,7 +354,6 @@ class _Screen:
 
 
 def _progress(status: watching.Status) -> tuple[str, str]:
-    """Return the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"

@@ -116,7 +116,6 @@ class Channel:
 
 
 def _write_all(target: int, data: bytes) -> int:
-    """Write all of it; return the number of the error, 0 for none."""
     view = memoryview(data)
     while view:
         try:
@@ -152,7 +151,6 @@ def _start(work: Callable[..., None], *values: object) -> threading.Thread:
 
 
 def _wait_for_end(seconds: float) -> bool:
-    """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
     came = signal.sigtimedwait(_WAITED, seconds)
     return came is not None and came.si_signo in _ENDING
 
@@ -457,7 +455,6 @@ class Session:
         return status
 
     def _run_job(self, argv: Sequence[str]) -> int:
-        """Return the exit status of the job, as a shell has it."""
         ends = {stream: channel.inside for channel in self._channels for stream in channel.streams}
         try:
             # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.

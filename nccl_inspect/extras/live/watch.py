@@ -419,7 +419,6 @@ class Watch:
         yield from self._tell(self._job)
 
     def _evidence(self) -> Inventory:
-        """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
         beside = self._beside() if self._beside else NOTHING
         if self._answer is None or not self._is_same or self._find_late() is None:
             return beside
