@@ -102,6 +102,7 @@ class Recorded(Record):
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
     last: Call | None = None
+    """The last one of all."""
     durations: dict[str, Durations] = field(default_factory=dict)
     """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class Recorded(Record):
     first: int = 0
     """The lowest number of a call: where it is not 0, earlier ones were overwritten."""
     active_ns: int = 0
+    """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
 
 
 class _Row(NamedTuple):
@@ -131,15 +133,15 @@ def direction(operation: str) -> Direction | None:
     return Direction(here, there) if arrow == "->" else Direction(there, here)
 
 
-def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
+def select_entries(record: Recorded, entries: Sequence[Mapping[str, Any]]) -> None:
     """Keep the entries that show how far this rank got: a few of the 2,000 in a dump.
 
     Args:
         entries: oldest first.
     """
-    record = Recorded(total=len(entries))
+    record.total = len(entries)
     if not entries:
-        return record
+        return
     record.first = _order(entries[0])
     times = [entry.get(key) for key in _TIMES for entry in entries[-_RECENT:]]
     record.active_ns = max([0, *(time for time in times if type(time) is int and time < 1 << 63)])
@@ -148,7 +150,6 @@ def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     if any(type(entry.get("duration_ms")) in (float, int) for entry in entries):
         _time(record, entries)
     record.last = _call(_group_of(entries[-1])[0], entries[-1])
-    return record
 
 
 def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:

@@ -66,7 +66,7 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
     Args:
         dumps: of any number of ranks; groups count of which all ranks are there.
     """
-    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.recorded.durations}
+    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.durations}
     stragglers: dict[int, Straggler] = {}
     for group, members in standstill.groups(by_rank) if len(by_rank) > 1 else ():
         if len(members) > 1 and all(rank in by_rank for rank in members):
@@ -78,7 +78,7 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
 
 
 def _find_in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
-    durations = [timed for rank in members if (timed := by_rank[rank].recorded.durations.get(group.name))]
+    durations = [timed for rank in members if (timed := by_rank[rank].durations.get(group.name))]
     if len(durations) < len(members):
         return None
     spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations]
