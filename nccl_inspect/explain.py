@@ -60,12 +60,9 @@ _RESULTS = {
 class Explanation(Frozen):
     """Holds what a line means."""
 
-    parts: list[tuple[str, str]]
-    """Labels and texts, in the order in which they are shown."""
-    fields: list[tuple[str, str, str]]
-    """Name, value as printed, and what the name means (may be empty)."""
-    rule: str | None
-    """The rule that the line leads to."""
+    parts: list[tuple[str, str]]  # labels and texts, in the order in which they are shown
+    fields: list[tuple[str, str, str]]  # name, value as printed, and what the name means (may be empty)
+    rule: str | None  # the rule that the line leads to
 
 
 def rule_page(text: str) -> str | None:

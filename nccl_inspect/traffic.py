@@ -83,19 +83,14 @@ class Operation(Record):
     func: str
     datatype: str
     nranks: int
-    calls: int
-    """Of each rank; of all pairs together for Send and Recv."""
-    smallest: int
-    """Bytes of the smallest buffer."""
+    calls: int  # of each rank; of all pairs together for Send and Recv
+    smallest: int  # bytes of the smallest buffer
     largest: int
-    bytes: int
-    """Of all buffers together."""
-    sent: float
-    """Payload that each rank sends, on average."""
+    bytes: int  # of all buffers together
+    sent: float  # payload that each rank sends, on average
     algorithms: list[str] = field(default_factory=list)
     protocols: list[str] = field(default_factory=list)
-    basis: str = "assumed ring"
-    """The basis of the paths: ``ring``, ``tree``, ``direct``, ``assumed ring``, or ``unknown``."""
+    basis: str = "assumed ring"  # the basis of the paths: `ring`, `tree`, `direct`, `assumed ring`, or `unknown`
 
 
 @record
@@ -105,8 +100,7 @@ class Flow(Record):
     src: int
     dst: int
     bytes: float = 0.0
-    assumed: float = 0.0
-    """The part of the bytes that assumes a ring."""
+    assumed: float = 0.0  # the part of the bytes that assumes a ring
     path: Path | None = None
     rate: Rate | None = None
 
@@ -129,10 +123,8 @@ class Traffic(Record):
 
     operations: list[Operation] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    unplaced: dict[str, float] = field(default_factory=dict)
-    """Bytes that cannot be assigned to a path, by reason."""
-    slowest: Flow | None = None
-    """The busiest of the kind of path that takes longest."""
+    unplaced: dict[str, float] = field(default_factory=dict)  # bytes that cannot be assigned to a path, by reason
+    slowest: Flow | None = None  # the busiest of the kind of path that takes longest
     is_sure: bool = False
     """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
@@ -448,6 +440,5 @@ def _seconds(time: float) -> str:
     return f"{time * 1e3:.3g} ms" if time >= 1e-3 else f"{time * 1e6:.3g} us"
 
 
-BY = ("operation", "path")
-"""What each row of a table with one kind of rows is."""
+BY = ("operation", "path")  # what each row of a table with one kind of rows is
 FORMATS: dict[str, Callable[[Traffic, str, Style], str]] = {"text": render_text, "csv": render_csv, "json": render_json}

@@ -26,10 +26,8 @@ class Error(NamedTuple):
     """The error that a process reports."""
 
     notice: Notice
-    line: Evidence | None
-    """None if many processes report the same: only the first lines are kept."""
-    is_echo: bool
-    """Whether it only reports a failure elsewhere."""
+    line: Evidence | None  # None if many processes report the same: only the first lines are kept
+    is_echo: bool  # whether it only reports a failure elsewhere
 
 
 def _find_first_errors(job: Job) -> dict[Process, Error]:
@@ -67,25 +65,18 @@ class RankRow(Frozen):
     rank: int | None
     host: str | None
     pid: int | None
-    pod: str | None
-    """What the launcher or collector calls the printer: pod, container, node or worker."""
+    pod: str | None  # what the launcher or collector calls the printer: pod, container, node or worker
     local_rank: int | None
-    gpu: int | None
-    """Its number in NVML, as nvidia-smi lists GPUs (nvmlDev)."""
+    gpu: int | None  # its number in NVML, as nvidia-smi lists GPUs (nvmlDev)
     bus_id: str | None
-    state: str
-    """One of :data:`STATES`."""
-    last_time: str | None
-    """Of its last line, as the line has it."""
+    state: str  # one of `STATES`
+    last_time: str | None  # of its last line, as the line has it
     last_source: str | None
     last_line: int | None
-    error: str | None
-    """The first error that its process reports."""
-    error_is_echo: bool
-    """The error is the effect of a failure elsewhere."""
+    error: str | None  # the first error that its process reports
+    error_is_echo: bool  # the error is the effect of a failure elsewhere
     error_source: str | None
-    error_line: int | None
-    """Also None if many processes report the same."""
+    error_line: int | None  # also None if many processes report the same
 
 
 _RANK_COLUMNS = (
@@ -197,14 +188,11 @@ class SettingRow(Frozen):
 
     name: str
     value: str
-    set_by: str
-    """``environment``, ``config``, ``plugin`` or ``unknown``."""
+    set_by: str  # `environment`, `config`, `plugin` or `unknown`
     ranks: list[int]
     hosts: list[str]
-    everywhere: bool
-    """Every process shows it."""
-    differs: bool
-    """There are several values of this variable, or only some processes show it."""
+    everywhere: bool  # every process shows it
+    differs: bool  # there are several values of this variable, or only some processes show it
     note: str | None
     """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
     source: str | None
@@ -261,12 +249,10 @@ class TimingRow(Frozen):
     """The initialisation of a communicator on one rank; times are seconds."""
 
     communicator: str
-    rank: int | None
-    """Global rank; None where the log does not show it."""
+    rank: int | None  # global rank; None where the log does not show it
     host: str | None
     total: float
-    slowest: str
-    """The phase that took most of it."""
+    slowest: str  # the phase that took most of it
     bootstrap: float | None
     topo: float | None
     graphs: float | None
@@ -336,16 +322,13 @@ _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda 
 class MemoryRow(Frozen):
     """Holds what a process allocated of one kind for one communicator."""
 
-    rank: int | None
-    """Global rank; None where the process has none, or several."""
+    rank: int | None  # global rank; None where the process has none, or several
     host: str | None
     pid: int | None
     communicator: str | None
     """Address of the communicator that the thread was building; None for what is allocated at other times."""
-    memory: str
-    """``GPU`` or ``host``."""
-    kind: str
-    """As the line names it: ``Cuda Alloc``, ``Host Calloc``, …"""
+    memory: str  # `GPU` or `host`
+    kind: str  # as the line names it: `Cuda Alloc`, `Host Calloc`, …
     bytes: int
     allocations: int
     largest: int

@@ -49,14 +49,10 @@ class Call(Frozen):
     """A call of one rank."""
 
     group: str
-    order: int
-    """``record_id``: the order in which this rank made its calls."""
-    seq: int
-    """``collective_seq_id``, the number of the collective in its group; of a P2P call, ``p2p_seq_id``."""
-    operation: str
-    """``all_reduce``, ``_all_gather_base``, ``send 0->1``: the name without ``nccl:``."""
-    state: str
-    """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
+    order: int  # `record_id`: the order in which this rank made its calls
+    seq: int  # `collective_seq_id`, the number of the collective in its group; of a P2P call, `p2p_seq_id`
+    operation: str  # `all_reduce`, `_all_gather_base`, `send 0->1`: the name without `nccl:`
+    state: str  # `scheduled`, `started` or `completed`, as the watchdog of that rank saw it last
     is_p2p: bool
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -86,13 +82,10 @@ class Durations(NamedTuple):
 
     numbers: array[int]
     orders: array[int]
-    created_ns: array[int]
-    """By the clock of this rank's host."""
+    created_ns: array[int]  # by the clock of this rank's host
     milliseconds: array[float]
-    spent: array[float]
-    """What this rank has spent in all calls of all groups up to its end, in milliseconds."""
-    untimed: array[int]
-    """Number of calls before it of which the duration is not known."""
+    spent: array[float]  # what this rank has spent in all calls of all groups up to its end, in milliseconds
+    untimed: array[int]  # number of calls before it of which the duration is not known
 
 
 @record
@@ -101,17 +94,14 @@ class Recorded(Record):
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
-    last: Call | None = None
-    """The last one of all."""
+    last: Call | None = None  # the last one of all
     durations: dict[str, Durations] = field(default_factory=dict)
     """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    """The name of each group by its number on this rank, ``pg_id``."""
+    ids: dict[str, str] = field(default_factory=dict)  # the name of each group by its number on this rank, `pg_id`
     total: int = 0
-    first: int = 0
-    """The lowest number of a call: where it is not 0, earlier ones were overwritten."""
+    first: int = 0  # the lowest number of a call: where it is not 0, earlier ones were overwritten
     active_ns: int = 0
     """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
 

@@ -25,8 +25,7 @@ _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECAS
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
-WORLD = "0"
-"""The name of the group of all ranks."""
+WORLD = "0"  # the name of the group of all ranks
 
 
 @frozen
@@ -50,14 +49,12 @@ class Dump(Recorded):
 
     name: str = ""
     version: str = ""
-    rank: int | None = None
-    """From the name of the file: the dump itself does not hold it."""
+    rank: int | None = None  # from the name of the file: the dump itself does not hold it
     nccl_version: str | None = None
     groups: dict[str, Group] = field(default_factory=dict)
     enqueued: dict[str, int] = field(default_factory=dict)
     """The last collective of each group that this rank has called, by ``pg_status``; of groups without P2P calls."""
-    is_partial: bool = False
-    """Whether earlier calls were overwritten, or calls left out."""
+    is_partial: bool = False  # whether earlier calls were overwritten, or calls left out
 
     def identity(self) -> Identity:
         """Return what identifies its job."""

@@ -74,12 +74,9 @@ class Allotment:
         self._traits: list[Traits] = []
         self._of: list[list[Artifact]] = []
         self._folders: dict[PurePath, dict[int, None]] = {}
-        self._on: dict[str | None, list[int]] = {}
-        """The jobs on each host; below None those without one."""
-        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}
-        """Those of several jobs."""
-        self.left: list[Artifact] = []
-        """What fits none of several jobs, or several, with the reason."""
+        self._on: dict[str | None, list[int]] = {}  # the jobs on each host; below None those without one
+        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}  # those of several jobs
+        self.left: list[Artifact] = []  # what fits none of several jobs, or several, with the reason
 
     def begin(self, jobs: Sequence[Share]) -> None:
         """Share the evidence out."""

@@ -41,8 +41,7 @@ class Item(Frozen):
     part: str
     """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``inodes``,
     ``provider``, ``counter`` or ``list`` (that all of a kind were listed)."""
-    name: str
-    """Such as ``mlx5_0``, ``0000:18:00.0``, ``nvidia_peermem``."""
+    name: str  # such as `mlx5_0`, `0000:18:00.0`, `nvidia_peermem`
     values: Mapping[str, Any] = field(default_factory=dict)
     line: int = 1
     text: str = ""

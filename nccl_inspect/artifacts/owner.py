@@ -62,8 +62,7 @@ class Hosts:
         return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
 
-hosts_of = lru_cache(maxsize=8)(Hosts)
-"""The same for the same names: rules ask line by line."""
+hosts_of = lru_cache(maxsize=8)(Hosts)  # the same for the same names: rules ask line by line
 
 
 def join_hosts(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:

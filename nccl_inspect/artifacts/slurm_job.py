@@ -24,8 +24,7 @@ class Entry(Record):
 
     number: str
     values: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-    """Where each value stands."""
+    lines: dict[str, int] = field(default_factory=dict)  # where each value stands
 
     @property
     def nodes(self) -> set[str]:

@@ -21,8 +21,7 @@ from nccl_inspect.artifacts.calls import Durations
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
 from nccl_inspect.util.records import Frozen, frozen
 
-FEWEST = 16
-"""Calls in which some rank is late: fewer may be chance."""
+FEWEST = 16  # calls in which some rank is late: fewer may be chance
 _AGAIN = 0.9  # share of them in which it is the same rank
 _MOST = 3 / 4  # a rank is late where it spends at most this share of the time in calls that the next one spends there
 _LEAST_MS = 1.0  # that much less time it spends in them
@@ -46,18 +45,13 @@ class Straggler(Frozen):
 
     rank: int
     group: Group
-    late: int
-    """Calls to which it came last."""
-    compared: int
-    """Calls of which it is known how long all ranks of the group waited in them and before."""
-    share: float
-    """Of the time from the first to the last of them: that long the others waited for it."""
-    gap_ms: float
-    """How long the others usually wait for it."""
+    late: int  # calls to which it came last
+    compared: int  # calls of which it is known how long all ranks of the group waited in them and before
+    share: float  # of the time from the first to the last of them: that long the others waited for it
+    gap_ms: float  # how long the others usually wait for it
     plain: float
     """That share of the time in these very calls: the others may have waited for it in calls of other groups, too."""
-    calls: tuple[Timed, Timed]
-    """The call in which another rank waited the longest, on this rank and on that one."""
+    calls: tuple[Timed, Timed]  # the call in which another rank waited the longest, on this rank and on that one
 
 
 def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:

@@ -19,8 +19,7 @@ from nccl_inspect.util.wording import count, list_words
 if TYPE_CHECKING:
     from nccl_inspect.judging.facts import Facts
 
-LOW, VERY_LOW = 0.8, 0.5
-"""Parts of the least that is expected, below which there is a warning, and an error."""
+LOW, VERY_LOW = 0.8, 0.5  # parts of the least that is expected, below which there is a warning, and an error
 
 
 def measure(facts: Facts) -> list[Measured]:

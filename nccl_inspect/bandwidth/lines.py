@@ -19,8 +19,7 @@ TAG = r"(?:\[[\w, ./-]{1,80}\](?:<std\w+>)?:? ?|\d{1,5}: ?|\d{4}-\d\d-\d\dT[\d:.
 """What launchers and collectors put in front of a line."""
 CELLS = r"(?:(?:sum|prod|min|max|avg|all|none|mulsum) +)?{0}(?:\s+{0})*".format(r"(?:[\d.eE+/NA*-]+|-?inf|-?nan)")
 """The rest of a row, of which the beginning may be on another line."""
-KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
-"""What a document of results in JSON has."""
+KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')  # what a document of results in JSON has
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
 _SPEED_WORDS = (
@@ -54,8 +53,7 @@ _BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.enco
 """A row that a message of NCCL interrupts."""
 _OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
 _WIDEST = 4096  # bytes of a line that are kept; a document in JSON is one line
-NEAR = 1 << 17
-"""Bytes of a block that are looked at from its beginning, and to both sides of the head of a table."""
+NEAR = 1 << 17  # bytes of a block that are looked at from its beginning, and to both sides of the head of a table
 _SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a training
 
 

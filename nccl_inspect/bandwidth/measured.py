@@ -43,14 +43,11 @@ class Setup(Frozen):
     """Holds what ran a benchmark."""
 
     operation: str
-    is_sure: bool
-    """Whether it certainly was this operation."""
+    is_sure: bool  # whether it certainly was this operation
     ranks: int
-    nodes: int
-    """0 for unknown."""
+    nodes: int  # 0 for unknown
     per_node: int
-    names: frozenset[str]
-    """Of the GPUs, without the maker."""
+    names: frozenset[str]  # of the GPUs, without the maker
 
 
 @frozen
@@ -63,10 +60,8 @@ class Expected(Frozen):
     source: str
     floor: float | None = None
     """Below it all is low, where the log does not show what makes the difference; None where ``low`` decides."""
-    part: str = "nvlink"
-    """What limits: ``network``, ``nvlink`` or ``pcie``."""
-    is_assumed: bool = False
-    """Whether the rate of the NICs is not known, and the usual ones are taken."""
+    part: str = "nvlink"  # what limits: `network`, `nvlink` or `pcie`
+    is_assumed: bool = False  # whether the rate of the NICs is not known, and the usual ones are taken
 
 
 @frozen
@@ -78,8 +73,7 @@ class Nics(Frozen):
     network: str
     has_gdr: bool | None
     source: str
-    least: int = 0
-    """How many it uses, where it lists more than that: some may be meant for something else."""
+    least: int = 0  # how many it uses, where it lists more than that: some may be meant for something else
 
 
 def complete_setup(facts: Facts, ran: Setup) -> Setup:

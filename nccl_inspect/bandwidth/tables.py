@@ -42,8 +42,7 @@ _CELLS = 4
 _MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-PROGRAM = "the program"
-"""Of a user, which prints a sentence."""
+PROGRAM = "the program"  # of a user, which prints a sentence
 _GBIT = 8
 _NONE = -1.0  # stands for N/A
 _MIB_PER_S = (1 << 20) / 1e9
@@ -58,8 +57,7 @@ class Row(Frozen):
     busbw: float
     line: Evidence
     in_place: bool = False
-    errors: float | None = None
-    """Wrong values, or the largest error in old releases; None where nothing was checked."""
+    errors: float | None = None  # wrong values, or the largest error in old releases; None where nothing was checked
     type: str = ""
     redop: str = ""
     root: int = -1
@@ -72,29 +70,20 @@ class Table(Record):
 
     tool: str = "nccl-tests"
     operation: str = ""
-    is_sure: bool = True
-    """Whether the operation is stated, or nothing else fits."""
-    ranks: int = 0
-    """0 for unknown."""
+    is_sure: bool = True  # whether the operation is stated, or nothing else fits
+    ranks: int = 0  # 0 for unknown
     nodes: int = 0
-    is_whole: bool = False
-    """Whether the list of ranks is."""
-    hosts: dict[str, set[int]] = field(default_factory=dict)
-    """The devices that are listed, by host."""
+    is_whole: bool = False  # whether the list of ranks is
+    hosts: dict[str, set[int]] = field(default_factory=dict)  # the devices that are listed, by host
     gpus: set[str] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     warmup: int | None = None
-    counts_wrong: bool | None = None
-    """Whether the last column counts wrong values; None where there is no head."""
-    columns: int = 0
-    """Of one placement, as the head has them; 0 where there is none."""
-    is_in_place: bool = False
-    """Whether there are results in place only."""
+    counts_wrong: bool | None = None  # whether the last column counts wrong values; None where there is no head
+    columns: int = 0  # of one placement, as the head has them; 0 where there is none
+    is_in_place: bool = False  # whether there are results in place only
     pids: set[int] = field(default_factory=set)
-    start: int = 0
-    """The order of the line that names its program."""
-    fits: bool = True
-    """Whether the rows can be those of the operation that is stated."""
+    start: int = 0  # the order of the line that names its program
+    fits: bool = True  # whether the rows can be those of the operation that is stated
     listed: set[int] = field(default_factory=set)
 
     @property
@@ -136,11 +125,9 @@ class _Reader:
     def __init__(self, lines: Sequence[Evidence]) -> None:
         self.tables: list[Table] = []
         self._lines = lines
-        self._program = ""
-        """Of a command in front of its table."""
+        self._program = ""  # of a command in front of its table
         self._unit = 1.0
-        self._average = 3
-        """The column of the average of perftest."""
+        self._average = 3  # the column of the average of perftest
         self._columns = ("busbw", "algbw")
         self._is_matrix = False
 

@@ -30,8 +30,7 @@ _SEVERAL = {
 _PARTS = ("manual", "shared", *_SEVERAL)
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
-EXITS_AFTERWARDS = object()
-"""The object of the context if the process exits after the command."""
+EXITS_AFTERWARDS = object()  # the object of the context if the process exits after the command
 _KEPT = 6 << 20  # bytes: more than a block of a log and its lines take; twice as many would fragment the memory
 _DEFAULT = "summarize"  # the command for a log without a command
 _SPELLINGS = {"summarise": "summarize", "anonymise": "anonymize"}

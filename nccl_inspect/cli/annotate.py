@@ -69,11 +69,9 @@ class _Margin:
         self._grammar = grammar
         self._only_nccl = only_nccl
         self._style = style
-        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
-        """Productions by level and message."""
+        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)  # productions by level and message
         self._noted: set[Production] = set()
-        self.has_nccl = False
-        """Whether there was a line of NCCL, or one related to it."""
+        self.has_nccl = False  # whether there was a line of NCCL, or one related to it
 
     def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
         block = b"\n".join(lines)

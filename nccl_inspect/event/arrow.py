@@ -29,8 +29,7 @@ _NESTED = {
 }
 """Fields that hold tuples."""
 _CONVERTED = ("values", "devices")  # those of them that hold what is written as text
-FIRST = ("kind", *Where._fields, "dialect", "production", "message")
-"""The columns that every table begins with."""
+FIRST = ("kind", *Where._fields, "dialect", "production", "message")  # the columns that every table begins with
 
 
 @cache

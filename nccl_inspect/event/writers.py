@@ -25,13 +25,10 @@ _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 class Format(NamedTuple):
     """Holds how events are written."""
 
-    write: _Writer
-    """Takes the events, the kinds whose columns are wanted (all when empty), and where to write to."""
+    write: _Writer  # takes the events, the kinds whose columns are wanted (all when empty), and where to write to
     suffixes: tuple[str, ...]
-    text: bool = False
-    """Whether a terminal can show it."""
-    streams: bool = True
-    """Whether it can be written to a pipe."""
+    text: bool = False  # whether a terminal can show it
+    streams: bool = True  # whether it can be written to a pipe
 
 
 def find_kinds(names: Iterable[str]) -> frozenset[str]:

@@ -46,12 +46,9 @@ _LEFT_OUT_FIRST = ("open", "sign", "sign", "evidence", "cost", "evidence", "sinc
 class BriefLine(NamedTuple):
     """One line, without its mark-up."""
 
-    label: str
-    """Empty for the verdict."""
-    text: str
-    """A step of a fix: a command whose part before the comment can be pasted, or prose."""
-    quote: str = ""
-    """A line of the log."""
+    label: str  # empty for the verdict
+    text: str  # a step of a fix: a command whose part before the comment can be pasted, or prose
+    quote: str = ""  # a line of the log
 
 
 def lines(job: Job) -> list[BriefLine]:

@@ -105,8 +105,7 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
         yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
 
 
-MOST_STEPS = 4
-"""Steps of a fix that are shown; later ones are less likely to help, or cost more."""
+MOST_STEPS = 4  # steps of a fix that are shown; later ones are less likely to help, or cost more
 _FIRST_EVIDENCE = 3  # lines of evidence of the first finding; the others show one
 MORE = "-v shows all of each"
 
@@ -169,8 +168,7 @@ _MAX_NAMED = 2
 _MAX_MEASURED = 3
 _LOOKS = ("parent", "nranks", "nnodes", "channels", "state")
 _BY_VERDICT = ("low", "unknown", "ok")
-MAX_ERRORS = 10
-"""Errors without a rule that formats for machines show."""
+MAX_ERRORS = 10  # errors without a rule that formats for machines show
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -494,14 +492,10 @@ class Outlined(NamedTuple):
     """A finding that reports show with those that it explains, or that explain it."""
 
     finding: Finding
-    nested: list[Finding]
-    """Its causes and its effects."""
-    untold: list[Finding]
-    """They without effects that the story of the job tells, unless verbose."""
-    accepted: list[str]
-    """The accepted findings that explain it, in words."""
-    is_brief: bool
-    """Whether it takes one line."""
+    nested: list[Finding]  # its causes and its effects
+    untold: list[Finding]  # they without effects that the story of the job tells, unless verbose
+    accepted: list[str]  # the accepted findings that explain it, in words
+    is_brief: bool  # whether it takes one line
 
 
 def outline_findings(job: Job, verbose: bool) -> list[Outlined]:
@@ -562,8 +556,7 @@ _MOST_ROWS = 64  # rows of a table by rank; of more ranks each host has one, and
 class StoryLine(NamedTuple):
     """A line of the story is one thing that happened."""
 
-    where: str
-    """File and line."""
+    where: str  # file and line
     text: str
     is_lead: bool
 

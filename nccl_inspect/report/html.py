@@ -220,8 +220,7 @@ def _number(rank: int | None) -> int:
 
 _FOLD_ABOVE = 128  # ranks above which the time line has one row for each host
 _LATE = 0.02  # part of the time line by which the last is behind the most, if it is worth a mark
-WIDTH = 1000
-"""Of the time line, in its own units."""
+WIDTH = 1000  # of the time line, in its own units
 PHASES = (
     ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
     ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),

@@ -15,8 +15,7 @@ from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranks_word
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
-MAX_ROWS = 20
-"""Jobs that are listed for people: the worst."""
+MAX_ROWS = 20  # jobs that are listed for people: the worst
 _MAX_CELL = 32
 _MAX_RANKS = 4
 _DROPPED = ("lines", "began", "NCCL", "culprit")  # columns that are left out where there is no room, in this order

@@ -26,8 +26,7 @@ from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts, r
 from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-"""By severity."""
+LEVELS = {"error": "error", "warning": "warning", "info": "note"}  # by severity
 _Counts: TypeAlias = Counter[tuple[str, tuple[int, ...]]]  # number of findings by rule and ranks
 _EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n+")

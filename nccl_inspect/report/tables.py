@@ -79,12 +79,9 @@ class PathClass(Frozen):
 class Grid(Frozen):
     """The paths between all ends: rank by rank, above 64 ranks host by host."""
 
-    by: str
-    """``rank`` or ``host``."""
-    names: list[str]
-    """Of the rows, which send, and of the columns."""
-    cells: dict[tuple[str, str], dict[PathClass, int]]
-    """Number of rank pairs by kind."""
+    by: str  # `rank` or `host`
+    names: list[str]  # of the rows, which send, and of the columns
+    cells: dict[tuple[str, str], dict[PathClass, int]]  # number of rank pairs by kind
 
 
 def grid(paths: Selection, by: str | None) -> Grid:
@@ -209,10 +206,8 @@ def _choose_letters(paths: Selection) -> dict[str, str]:
     return letters
 
 
-UNBOUNDED = 1 << 30
-"""The width of a table in a file or a pipe: programs read it."""
-NOTHING = "-"
-"""The cell for unknown values and values that do not apply."""
+UNBOUNDED = 1 << 30  # the width of a table in a file or a pipe: programs read it
+NOTHING = "-"  # the cell for unknown values and values that do not apply
 _ELLIPSIS = "…"
 _BETWEEN = 2  # blanks between columns
 _MIN_PREFIX = 4

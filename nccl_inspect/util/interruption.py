@@ -42,18 +42,12 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.happened = False
-        """Whether the reading was broken off."""
-        self.is_last = True
-        """Whether only the report is to be done after this reading."""
-        self.unwritten = ""
-        """The file that was to be written and is not there yet; empty where there is none."""
-        self.has_output = False
-        """Whether something was written to standard output."""
-        self.status = _INTERRUPTED
-        """The exit status after the last signal, as shells have it."""
-        self.read: Any = None
-        """What was read so far."""
+        self.happened = False  # whether the reading was broken off
+        self.is_last = True  # whether only the report is to be done after this reading
+        self.unwritten = ""  # the file that was to be written and is not there yet; empty where there is none
+        self.has_output = False  # whether something was written to standard output
+        self.status = _INTERRUPTED  # the exit status after the last signal, as shells have it
+        self.read: Any = None  # what was read so far
         self.last_words: Callable[[], object] | None = None
         """Writes a short report where there is no time for another one."""
         self._stage = _AT_ONCE
@@ -187,8 +181,7 @@ def _write_stderr(words: str) -> None:
         os.write(_STDERR, f"nccl-inspect: {words}\n".encode(errors="backslashreplace"))
 
 
-PROCESS = Interruption()
-"""That of the command: signals belong to the process."""
+PROCESS = Interruption()  # that of the command: signals belong to the process
 
 
 def guard() -> None:

@@ -13,8 +13,7 @@ from nccl_inspect.util.patterns import compile_later
 class Moment(NamedTuple):
     """A point in time; only moments of one clock can be compared."""
 
-    clock: str
-    """``utc``, ``local`` (a date without zone) or ``day`` (syslog: no year)."""
+    clock: str  # `utc`, `local` (a date without zone) or `day` (syslog: no year)
     seconds: float
 
 

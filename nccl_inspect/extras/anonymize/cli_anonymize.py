@@ -163,8 +163,7 @@ class Target:
         self._rename = rename
         self._used: set[Path] = set()
         self._is_archive = output.endswith(_ARCHIVES)
-        self.folder: Path | None = None
-        """None for a single file."""
+        self.folder: Path | None = None  # None for a single file
         if self._is_archive:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-")))
         elif several or output.endswith("/") or Path(output).is_dir():
@@ -244,13 +243,10 @@ class Target:
 class Document(NamedTuple):
     """A file of evidence."""
 
-    name: str
-    """As that of a source: of a member of an archive ``archive.tar.gz:path/in/it``."""
+    name: str  # as that of a source: of a member of an archive `archive.tar.gz:path/in/it`
     kind: Kind
-    open: Callable[[], bytes]
-    """Gives its contents; a ValueError or OSError says why it cannot."""
-    log: File | None = None
-    """The same as a log, in case the rest is one."""
+    open: Callable[[], bytes]  # gives its contents; a ValueError or OSError says why it cannot
+    log: File | None = None  # the same as a log, in case the rest is one
 
 
 class _Job:
@@ -267,12 +263,9 @@ class _Job:
         self._evidence: dict[Kind, Evidence] = {}
         self._logs: list[File] = []
         self._documents: list[Document] = []
-        self._archives: list[File] = []
-        """Those among the logs whose members may be evidence."""
-        self._good: set[str] = set()
-        """Evidence that can be written; in archives it may also look like a log."""
-        self.passed_over: dict[str, str] = {}
-        """Files that are not handed on, with the reason."""
+        self._archives: list[File] = []  # those among the logs whose members may be evidence
+        self._good: set[str] = set()  # evidence that can be written; in archives it may also look like a log
+        self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
         for found in files.find([*shown], artifacts.is_artifact, self.passed_over.__setitem__):
             file = replace(found, name=shown.get(found.name, found.name))
             head = artifacts.head_of(file) if isinstance(file.place, Path) else b""

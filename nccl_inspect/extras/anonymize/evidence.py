@@ -73,10 +73,8 @@ class Evidence:
         source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
         self._value_in_text = re.compile(source if keys else r"(?!)")
         """A value in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
-        self._option: tuple[tuple[str, ...], str] = ((), "")
-        """The word before, of a command."""
-        self._texts: dict[str, None] = {}
-        """What is read like a log, each once."""
+        self._option: tuple[tuple[str, ...], str] = ((), "")  # the word before, of a command
+        self._texts: dict[str, None] = {}  # what is read like a log, each once
         self._meaning = lru_cache(_MAX_REMEMBERED)(self._find_meaning)
         self._replace = lru_cache(_MAX_REMEMBERED)(lambda meaning, text: self._ways.get(meaning, self._mask)(text))
         self._ways: dict[str, Callable[[str], str]] = {

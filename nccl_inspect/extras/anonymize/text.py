@@ -56,8 +56,7 @@ class Scrubber:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.known: dict[str, str] = {}
-        """The names of the table, in capitals or not, with what stands for them."""
+        self.known: dict[str, str] = {}  # the names of the table, in capitals or not, with what stands for them
         self._distinct: dict[str, str] = {}
         self._token = lru_cache(_MAX_REMEMBERED)(self._new_token)  # the same ones come again and again
         get = names.get
@@ -303,10 +302,8 @@ class Finder:
 
     def __init__(self, names: Names, categories: Iterable[str], is_wanted: Callable[[str, str], bool]) -> None:
         given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: dict[str, list[tuple[str, str]]] = {}
-        """By their first parts, names with what stands for them."""
-        self._harmless: set[bytes] = set()
-        """Words that hold no name."""
+        self._starts: dict[str, list[tuple[str, str]]] = {}  # by their first parts, names with what stands for them
+        self._harmless: set[bytes] = set()  # words that hold no name
         for category in categories:
             for name, new in names.table[category].items():
                 if name not in given and is_wanted(category, name) and (first := _NAME_PART.search(name)):
@@ -364,8 +361,7 @@ class Leaks:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._known = -1
-        self.left: dict[str, set[str]] = {}
-        """The names that are left, by the files."""
+        self.left: dict[str, set[str]] = {}  # the names that are left, by the files
 
     def look(self, file: str, block: bytes) -> None:
         """Look for the names in whole lines of a file."""

@@ -24,8 +24,7 @@ from nccl_inspect.util.discovery import suggest_path
 
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
-MAX_SMALL = 4 << 20
-"""Bytes of a policy or a topology."""
+MAX_SMALL = 4 << 20  # bytes of a policy or a topology
 _GLOB = frozenset("*?[")
 _ANY_DEPTH = "**"
 _THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC

@@ -35,8 +35,7 @@ NOTE = (
 """Part of every answer that quotes a log."""
 MAX_ANSWER = 20_000
 """Bytes of a whole answer: a text for people, the document, and the same as text for clients that take only that."""
-MAX_LINES, MAX_LINE = 20, 4_000
-"""Lines to explain, and characters of each."""
+MAX_LINES, MAX_LINE = 20, 4_000  # lines to explain, and characters of each
 _MAX_RESULT, _MAX_TEXT_PART, MAX_PAGE = 7_000, 3_000, 5_000
 """Bytes of a document, of the text for people, and characters of the page of a rule in one answer."""
 _MAX_TEXT, _MAX_QUOTE, _MAX_NAME = 400, 300, 80
@@ -73,8 +72,7 @@ class Rows(NamedTuple):
     rows: Iterable[dict[str, Any]]
     total: int
     offset: int = 0
-    narrower: str = ""
-    """How to ask for fewer."""
+    narrower: str = ""  # how to ask for fewer
 
 
 def answer(

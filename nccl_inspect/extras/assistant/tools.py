@@ -38,8 +38,7 @@ from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 
-MAX_AROUND = 20
-"""Lines before and after."""
+MAX_AROUND = 20  # lines before and after
 _MAX_FILES = 6
 
 

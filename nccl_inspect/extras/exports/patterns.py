@@ -22,8 +22,7 @@ from nccl_inspect.util.levels import ANY
 LEVEL = ANY.decode("ascii")
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 """NCCL's own time (since 2.26 before WARN, NCCL_DEBUG_TIMESTAMP_FORMAT) and that of collectors."""
-LABEL = r"[^\n]{0,300}?[ \t>|\]:]"
-"""What else a launcher puts there: it ends with a blank or a mark."""
+LABEL = r"[^\n]{0,300}?[ \t>|\]:]"  # what else a launcher puts there: it ends with a blank or a mark
 HOST = r'[A-Za-z0-9_][^\s:\[\]<>(){},"|\\]*'
 NUMBER = r"[0-9]{1,10}"
 DEVICE = r"-?[0-9]{1,10}"
@@ -113,8 +112,7 @@ def merge_orders(lists: list[list[str]]) -> list[str] | None:
 # --- patterns of messages -----------------------------------------------------------------------------------------
 
 
-Capture = Callable[[int, str], str]
-"""Writes a group of a pattern: gets its number and what is in it."""
+Capture = Callable[[int, str], str]  # writes a group of a pattern: gets its number and what is in it
 
 
 _TOKEN = re.compile(

@@ -49,8 +49,7 @@ class LogGroup(NamedTuple):
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
     size: int = 0
-    stdin: str = ""
-    """The file that holds standard input, if that is one of the logs."""
+    stdin: str = ""  # the file that holds standard input, if that is one of the logs
 
 
 class Target(NamedTuple):

@@ -35,8 +35,7 @@ _Result = TypeVar("_Result")
 _INDEX = "fleet.json"  # states the schema of a store
 UNDATED = "undated"
 _FILE = re.compile(rf"day=(\d{{4}}-\d\d-\d\d|{UNDATED})/([\w-]+)\.parquet(?![\w.])")
-MOST_FILES = 32
-"""Files of a day that are merged into one."""
+MOST_FILES = 32  # files of a day that are merged into one
 _NEW, _MERGED = "new", "all"
 """What names begin with. Of a job that is in several files that one counts whose name comes first: a merged one."""
 _ABANDONED = timedelta(hours=1)

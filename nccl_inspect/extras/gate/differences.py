@@ -33,23 +33,16 @@ class Change(Record):
     """One difference between the runs."""
 
     area: str
-    what: str
-    """A variable, a communicator, a rule, …; for paths the scope."""
+    what: str  # a variable, a communicator, a rule, …; for paths the scope
     before: str | None
-    after: str | None
-    """None where this run does not have it."""
+    after: str | None  # None where this run does not have it
     pairs: list[tuple[int, int]] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
-    """Rules whose findings are about it, in the run that has them."""
-    evidence: list[Evidence] = field(default_factory=list)
-    """Lines that show it, those of B first."""
-    severity: str = ""
-    """Of a finding, in the run that has it."""
-    is_slower: bool = False
-    """Of a bandwidth or a training, in B."""
-    fix: list[str] = field(default_factory=list)
-    """Of a finding that only B has."""
+    rules: list[str] = field(default_factory=list)  # rules whose findings are about it, in the run that has them
+    evidence: list[Evidence] = field(default_factory=list)  # lines that show it, those of B first
+    severity: str = ""  # of a finding, in the run that has it
+    is_slower: bool = False  # of a bandwidth or a training, in B
+    fix: list[str] = field(default_factory=list)  # of a finding that only B has
 
     @property
     def kind(self) -> str:
@@ -61,14 +54,10 @@ class Change(Record):
 class CausalChain(Frozen):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
-    causes: list[Change]
-    """Changes shown by the evidence of the first finding; may be empty."""
-    findings: list[Change]
-    """New or gone findings, the cause before what it explains."""
-    effects: list[Change]
-    """Changes of the network and of paths that these findings are about."""
-    fix: list[str]
-    """How to make B like A: the first step for the first finding, and how to revert the causes."""
+    causes: list[Change]  # changes shown by the evidence of the first finding; may be empty
+    findings: list[Change]  # new or gone findings, the cause before what it explains
+    effects: list[Change]  # changes of the network and of paths that these findings are about
+    fix: list[str]  # how to make B like A: the first step for the first finding, and how to revert the causes
 
 
 @record
@@ -79,10 +68,8 @@ class Difference(Record):
     b: Job
     changes: list[Change]
     explanations: list[CausalChain]
-    renamed: dict[str, str]
-    """Hosts of A and the hosts of B that have the same ranks and another name."""
-    open: list[str]
-    """What could not be compared, and why."""
+    renamed: dict[str, str]  # hosts of A and the hosts of B that have the same ranks and another name
+    open: list[str]  # what could not be compared, and why
 
     def changes_in_area(self, area: str) -> list[Change]:
         """Return the changes of one area."""

@@ -33,18 +33,13 @@ _MAX_EVIDENCE = 3
 class Answer(Frozen):
     """An answer of the log to an expectation."""
 
-    state: str
-    """``kept``, ``broken`` or ``undecided``."""
-    summary: str
-    """What was found."""
-    todo: str = ""
-    """What mends it, or which log would show it; empty when it is kept."""
+    state: str  # `kept`, `broken` or `undecided`
+    summary: str  # what was found
+    todo: str = ""  # what mends it, or which log would show it; empty when it is kept
     evidence: Sequence[Evidence] = ()
     ranks: Sequence[int] = ()
-    rule: str = ""
-    """The rule whose finding it is or goes back to; empty when no rule speaks of it."""
-    key: str = ""
-    """That of the expectation, which the policy adds, as it does what is wanted."""
+    rule: str = ""  # the rule whose finding it is or goes back to; empty when no rule speaks of it
+    key: str = ""  # that of the expectation, which the policy adds, as it does what is wanted
     wanted: str = ""
 
 
@@ -52,11 +47,9 @@ class Answer(Frozen):
 class Expectation(Frozen):
     """One line of a policy."""
 
-    key: str
-    """In the file: ``paths.inter.gdr``."""
+    key: str  # in the file: `paths.inter.gdr`
     wanted: str
-    ask: Callable[[Job], Iterable[Answer]]
-    """Gives at least one answer, and one for each thing that breaks it."""
+    ask: Callable[[Job], Iterable[Answer]]  # gives at least one answer, and one for each thing that breaks it
 
 
 @frozen
@@ -65,8 +58,7 @@ class Checked(Frozen):
 
     policy: str
     job: Job
-    outcomes: list[Answer]
-    """What is broken first, then what is undecided."""
+    outcomes: list[Answer]  # what is broken first, then what is undecided
 
     @property
     def state(self) -> str:

@@ -232,8 +232,7 @@ class Meter:
 
     def __init__(self, target: str | None, seconds: float) -> None:
         self._target, self._seconds, self._next = target, seconds, 0.0
-        self._problem: str | None = None
-        """That of the last writing; None before the first."""
+        self._problem: str | None = None  # that of the last writing; None before the first
         self._server: WSGIServer | None = None
         if match := _ADDRESS.fullmatch(target or ""):
             self._seconds = _REBUILT

@@ -289,8 +289,7 @@ class Standstill:
         own = (str(Path(glob.escape(str(folder)), name)) for name in ("nccl.*", "job*.log"))
         self._patterns = [*own, *filter(None, [pattern])]
         self._next = now() + seconds
-        self._seen = 0.0
-        """When the last thing came before the silence that counted."""
+        self._seen = 0.0  # when the last thing came before the silence that counted
 
     def has_come(self) -> bool:
         """Return whether there was silence for so long, for the first time."""
@@ -328,8 +327,7 @@ class Gathering:
     def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
         self._host, self._between, self._began = folder / host.folder(), between, time.time()
         self._collection = partial(Collection, folder, lambda _: None, _COMMAND_SECONDS)
-        self.ended = threading.Event()
-        """Set when the job has ended: nobody waits for an answer any more."""
+        self.ended = threading.Event()  # set when the job has ended: nobody waits for an answer any more
 
     def ask_ras(self) -> bool:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
@@ -412,8 +410,7 @@ class Session:
         self._environment = {**environment, **choose_variables(environment, self.folder)}
         self._rank, local = launcher_ranks(environment)
         self._gathers = not local
-        self.is_first = self._gathers and not self._rank
-        """Whether this is the process that reports on the job."""
+        self.is_first = self._gathers and not self._rank  # whether this is the process that reports on the job
         self._gathering = Gathering(self.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0

@@ -24,12 +24,10 @@ class Note(NamedTuple):
     """Something to tell about the input itself."""
 
     text: str
-    begins: bool = False
-    """What follows is the beginning of a file: lines count from 1 again."""
+    begins: bool = False  # what follows is the beginning of a file: lines count from 1 again
 
 
-Piece: TypeAlias = bytes | Note | None
-"""Bytes as they came; None when nothing came for a while."""
+Piece: TypeAlias = bytes | Note | None  # bytes as they came; None when nothing came for a while
 
 
 class Waiter:
@@ -149,8 +147,7 @@ class Splitter:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
-        """A line without its end; at first all, until that shows whether this is an export."""
+        self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
         self._begun = False
         self._reader: Reader | None = None
         self._total = 0

@@ -81,10 +81,8 @@ class Asker:
 class Late(NamedTuple):
     """Holds those that hold others up, by an answer."""
 
-    ranks: list[int]
-    """Of the job, as far as they are known."""
-    words: list[str]
-    """What is known of the first few."""
+    ranks: list[int]  # of the job, as far as they are known
+    words: list[str]  # what is known of the first few
     names: list[str]
 
 
@@ -133,12 +131,9 @@ _REST = 5  # looking may take this part of the time at most: a sixth, however la
 class Timing(Frozen):
     """Holds how often and how soon; all in seconds."""
 
-    interval: float = 10.0
-    """Between signs of life; four times as often the job is looked at, if anything came."""
-    settle: float = 5.0
-    """Of quiet, after which no more connections are waited for."""
-    stall: float = 60.0
-    """Without progress, after which an unfinished communicator stands still."""
+    interval: float = 10.0  # between signs of life; four times as often the job is looked at, if anything came
+    settle: float = 5.0  # of quiet, after which no more connections are waited for
+    stall: float = 60.0  # without progress, after which an unfinished communicator stands still
 
 
 class Verdict(NamedTuple):
@@ -169,11 +164,9 @@ class Stall(NamedTuple):
     communicator: CommunicatorInfo
     waiting: list[int]
     missing: list[int]
-    are_global: bool
-    """Whether these are global ranks; else they count within the communicator."""
+    are_global: bool  # whether these are global ranks; else they count within the communicator
     seconds: float
-    last: str
-    """The last progress, that many seconds ago."""
+    last: str  # the last progress, that many seconds ago
 
 
 class Behind(NamedTuple):
@@ -206,17 +199,13 @@ class Status(NamedTuple):
     nccl_lines: int
     ranks: int
     world_size: int | None
-    complete: int
-    """Communicators that all ranks which began have finished."""
+    complete: int  # communicators that all ranks which began have finished
     communicators: int
-    last: str
-    """The last step of any rank."""
+    last: str  # the last step of any rank
     verdict: str
     quiet: float
-    stalled: bool
-    """A communicator makes no progress, or by RAS the job does not."""
-    ras: str
-    """What RAS says, or why it says nothing; empty if it is not asked."""
+    stalled: bool  # a communicator makes no progress, or by RAS the job does not
+    ras: str  # what RAS says, or why it says nothing; empty if it is not asked
 
 
 class Watch:
@@ -241,10 +230,8 @@ class Watch:
         self._extent = self._fold.extent()
         self._next_warning = self._next_behind = timing.stall
         self._job: Job | None = None
-        self.reported: Job | None = None
-        """The job as last reported; None before the first verdict."""
-        self._lines = -1
-        """How many the log had when the whole verdict was shown, until something changed."""
+        self.reported: Job | None = None  # the job as last reported; None before the first verdict
+        self._lines = -1  # how many the log had when the whole verdict was shown, until something changed
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
@@ -490,8 +477,7 @@ def _step_words(step: Step | Burst | None) -> str:
 
 STALL = "stall"
 _ACTION = "action="
-TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
-"""Conditions for a finding that needs this action."""
+TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])  # conditions for a finding that needs this action
 CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
 PREFIX = "NCCLINSPECT_"
