@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
@@ -80,8 +79,14 @@ def line(text: str) -> Explanation:
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
         return line(known.sample) if known else _explain_nearest(text)
     parts = _parts(sense)
-    if sense.origin and (printer := _describe_printer(sense.origin)):
-        parts.insert(2, ("from", printer))
+    if origin := sense.origin:
+        printer = [
+            f"host {origin.host}" if origin.host else "",
+            f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
+            f"thread {origin.tid}" if origin.tid >= 0 else "",
+            "" if origin.device is None else f"device {origin.device} (of the thread)",
+        ]
+        parts[2:2] = [("from", ", ".join(filter(None, printer)))] if any(printer) else []
     rule, fix = _find_lead(text, sense)
     parts += [("rule", f"{rule.name}: {rule.title}")] if rule else []
     parts += [("first fix", fix)] if fix else []
@@ -107,16 +112,6 @@ def _explain_nearest(text: str) -> Explanation:
     nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
     parts = [nearest, *_parts(near.meaning), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
     return Explanation(parts, [], rule.name if rule else None)
-
-
-def _describe_printer(origin: Origin) -> str:
-    parts = [
-        f"host {origin.host}" if origin.host else "",
-        f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
-        f"thread {origin.tid}" if origin.tid >= 0 else "",
-        "" if origin.device is None else f"device {origin.device} (of the thread)",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _unknown(text: str) -> NcclInspectError:

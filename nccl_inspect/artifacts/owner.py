@@ -106,13 +106,6 @@ def identify(artifact: Artifact, hosts: Hosts | None = None) -> Identity:
 def _join_host(
     artifact: Artifact, hosts: Hosts, most: int, gpus: Mapping[str, set[str]], nics: Mapping[str, set[str]]
 ) -> Artifact:
-    """Return a file with its hosts.
-
-    Args:
-        most: GPUs that the job uses on a host.
-        gpus: their bus ids on each host.
-        nics: the InfiniBand and RoCE cards that NCCL lists on each host.
-    """
     value = artifact.value
     if not isinstance(value, Report | Topology):
         return artifact

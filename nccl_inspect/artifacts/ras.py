@@ -287,7 +287,6 @@ def _read_text(name: str, text: str) -> Answer:
 
 
 def _name_members(answer: Answer, text: str) -> None:
-    """Note the version, ranks and processes that a text names, and the communicators of all processes."""
     version = _VERSION.search(text)
     answer.nccl_version = version[1] if version else None
     answer.pids.update(map(int, _PID.findall(text)))

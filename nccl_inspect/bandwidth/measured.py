@@ -141,7 +141,6 @@ def _explain_unknown(facts: Facts, ran: Setup) -> str:
 
 
 def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
-    """Return the names of the GPUs: those of the log, else what GPUs of that machine type are called."""
     if ran.names or machine is None:
         return set(ran.names)
     alike = [entry for entry in platforms.load_platforms().values() if entry.gpu_names and entry.gpu == machine.gpu]

@@ -95,7 +95,6 @@ class _Margin:
                 yield paint(f"    ^ {production.says}", "dim", self._style)
 
     def _read_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        """Return the productions of lines without a prefix, by the position of the last line of each message."""
         if any(map(prefix.split, lines)):
             return {}
         readings = Excerpt(self._grammar).readings(lines)

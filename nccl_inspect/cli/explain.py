@@ -70,7 +70,6 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
 
 def _join_wrapped(lines: list[str]) -> list[str]:
-    """Return the lines without repetitions; one line if they are a wrapped one."""
     line = meaning.rejoin(lines, engine.load_grammar()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 

@@ -180,7 +180,6 @@ def _long_name(parameter: click.Parameter) -> str:
 
 
 def _continue_command(command: str, width: int) -> Iterator[str]:
-    """Yield a command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return

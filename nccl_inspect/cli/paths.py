@@ -157,7 +157,6 @@ def _matrix(paths: Selection, width: int, job: Job, by: str | None) -> str:
 
 
 def _matrix_csv(matrix: Grid) -> str:
-    """Return a row for each sender; semicolons separate several ways between two hosts."""
     times, rows = "" if matrix.by == "rank" else "{} x ", []
     for src in matrix.names:
         cells = [matrix.cells.get((src, dst), {}).items() for dst in matrix.names]
@@ -167,7 +166,6 @@ def _matrix_csv(matrix: Grid) -> str:
 
 
 def _matrix_json(matrix: Grid) -> str:
-    """Return names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
 
     def ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
         numbers = ((clean(pick_fields(kind, "detail", "gdr", "verdict")), pairs) for kind, pairs in cell.items())

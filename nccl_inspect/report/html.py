@@ -282,7 +282,6 @@ def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, l
 
 
 def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
-    """Return versions of NCCL, driver and plug-ins: name, value, ranks, what is unusual, and a line that states it."""
     counts: dict[str, Counter[str]] = {}
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for notice in job.notices:

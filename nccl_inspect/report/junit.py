@@ -63,7 +63,6 @@ def new_case(name: str, category: str) -> TestCase:
 
 
 def _verdict(category: str, verdict: str, why: str, text: str) -> TestCase:
-    """Return a case that fails if a job is slow or dead, even if only an error without a rule shows it."""
     case = new_case("verdict", category)
     if verdict == "unknown":
         case.result = [Skipped(escape_controls(why))]

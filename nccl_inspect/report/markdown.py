@@ -45,7 +45,6 @@ def render(job: Job, style: Style) -> str:
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
-    """Yield several jobs: a table of all, then the worst few."""
     yield f"# {escape_markdown(jobs.headline(job))}"
     yield f"Worst: {escape_markdown(jobs.describe_worst(job))}"
     yield markdown_table(jobs.HEAD, [tuple(map(escape_markdown, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])

@@ -61,7 +61,6 @@ def render(job: Job, style: Style) -> str:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    """Return the rule with its page, without the examples, which are the rule's tests."""
     page = _EXAMPLES.sub("", _TITLE.sub("", rule.page)).strip()
     return {
         "id": rule.name,

@@ -195,7 +195,6 @@ def _mark_words(paths: Selection) -> str:
 
 
 def _choose_letters(paths: Selection) -> dict[str, str]:
-    """Return a letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
         label = _kind(kind).label
@@ -309,7 +308,6 @@ def wrap_notes(notes: Sequence[str], width: int) -> list[str]:
 
 
 def _end_nics(path: Path) -> str:
-    """Return the NICs of sender and receiver; a question mark if the log lacks the line."""
     sender, receiver = path.nic_at("send"), path.nic_at("receive")
     if sender or receiver:
         return f"{sender or '?'} -> {receiver or '?'}"
@@ -402,7 +400,6 @@ def _group_hosts(hosts: Sequence[str], worst: _Worst) -> Iterator[list[Sequence[
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Return the head and the rows; in a group, paths within hosts precede those between them."""
     group_of = {host: at for at, group in enumerate(groups) for host in group}
     pairs = group_values(
         ((src != dst, group_of[src], group_of[dst]), known)

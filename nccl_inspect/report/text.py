@@ -252,7 +252,6 @@ def _narrow_quote(text: str, style: Style, indent: int) -> list[str]:
 
 
 def _shorten_place(place: str, width: int) -> str:
-    """Return the file and line without the beginning of a name that would leave no room for anything else."""
     return place if len(place) <= width // 2 else f"…{place[1 - width // 2 :]}"
 
 

@@ -159,9 +159,9 @@ class Interruption:
 
 
 @contextmanager
-def hold_signals() -> Iterator[None]:
+def hold_signals(signals: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
     """Let signals wait while this is entered; a process that is started inherits that (:func:`leave_to_parent`)."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:

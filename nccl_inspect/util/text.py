@@ -5,6 +5,7 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 
 import codecs
 import re
+from pathlib import Path
 
 from nccl_inspect.util.patterns import compile_later
 
@@ -22,6 +23,13 @@ def decode(data: bytes) -> str:
 def encode(text: str) -> bytes:
     """Return the inverse of :func:`decode`."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def read_parts(module: str, file: str) -> dict[str, str]:
+    """Return the parts of a file beside a module, by the names at their beginnings."""
+    text = Path(module).with_name(file).read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# ([a-z-]+):.*\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def escape_controls(text: str) -> str:

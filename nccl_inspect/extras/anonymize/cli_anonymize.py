@@ -202,7 +202,6 @@ class Target:
         return atomic_files.open_replacement(str(path), "-o")
 
     def _inner_name(self, name: str) -> str:
-        """Return the name of a file within the folder or archive that was given, or its last part; unpacked."""
         root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
         inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
         archive, colon, member = name.partition(":")
@@ -335,7 +334,6 @@ class _Job:
         return readable
 
     def _learn_document(self, document: Document) -> bool:
-        """Learn the names of an evidence file; return whether it can be written."""
         kind = document.kind
         try:
             self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(document.open())

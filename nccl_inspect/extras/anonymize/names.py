@@ -16,18 +16,12 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files, wording
+from nccl_inspect.util.text import read_parts
 
 # --- words that tell nothing --------------------------------------------------------------------------------------
 
 
-def read_parts(file: str) -> dict[str, str]:
-    """Return the parts of a file beside this one, by the names at their beginnings."""
-    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-    _, *parts = re.split(r"^# ([a-z-]+): .*\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-LISTS = {name: frozenset(text.split()) for name, text in read_parts("words.txt").items()}
+LISTS = {name: frozenset(text.split()) for name, text in read_parts(__file__, "words.txt").items()}
 """The lists of ``words.txt``, which says what each of them is, by their names."""
 WORDS = LISTS["words"]
 ACCOUNTS = LISTS["accounts"]

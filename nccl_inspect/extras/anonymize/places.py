@@ -16,11 +16,10 @@ from nccl_inspect.extras.anonymize.names import (
     PUBLIC_DOMAINS,
     PUBLIC_HOSTS,
     PUBLIC_PLACES,
-    read_parts,
     split_hosts,
 )
 from nccl_inspect.util.secrets import find_secrets, list_hinted
-from nccl_inspect.util.text import decode
+from nccl_inspect.util.text import decode, read_parts
 
 _USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (LISTS[f"keys-of-{what}"] for what in ("users", "hosts", "names", "programs"))
 _INNER = ("internal", "local", "corp", "lan", "intra")
@@ -36,7 +35,7 @@ _FOLDER = re.compile(r"(?=(?:[-_]*[A-Za-z]){5})[A-Za-z_-]+")
 @cache
 def _load_places() -> dict[str, tuple[list[bytes], re.Pattern[bytes]]]:
     places = {}
-    for name, text in read_parts("places.txt").items():
+    for name, text in read_parts(__file__, "places.txt").items():
         head, _, rest = text.partition("\n")
         signs, source = (head.split()[1:], rest) if head.startswith("if ") else ([""], text)
         places[name] = [sign.encode() for sign in signs], re.compile(source.encode(), re.VERBOSE | re.MULTILINE)

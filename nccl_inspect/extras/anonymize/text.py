@@ -24,17 +24,16 @@ from nccl_inspect.extras.anonymize.names import (
     is_public,
     is_rare,
     message_words,
-    read_parts,
 )
 from nccl_inspect.util.secrets import replace_secrets
-from nccl_inspect.util.text import encode
+from nccl_inspect.util.text import encode, read_parts
 from nccl_inspect.util.wording import fold_names
 
 # --- the scrubber -------------------------------------------------------------------------------------------------
 
 
 _MAX_REMEMBERED = 200_000
-_SHAPES = read_parts("shapes.txt")
+_SHAPES = read_parts(__file__, "shapes.txt")
 OF_WORD = {
     name[3:]: re.compile(pattern, re.VERBOSE | re.ASCII) for name, pattern in _SHAPES.items() if name[:3] == "of-"
 }

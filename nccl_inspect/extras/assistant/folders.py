@@ -150,7 +150,6 @@ class Folders:
                 yield from self._expand_pattern(path, rest) if rest else (str(path),)
 
     def _resolve(self, name: str) -> Path:
-        """Return a path without links, which lies inside."""
         path = Path(os.path.realpath(self._make_absolute(name)))
         if self._find_root(path) is None:
             raise NcclInspectError(
@@ -160,7 +159,6 @@ class Folders:
         return path
 
     def _make_absolute(self, name: str) -> str:
-        """Return a path from the root on: below the first folder that has it."""
         if os.path.isabs(name):  # noqa: PTH117
             return name
         candidates = [str(root / name) for root in self._roots]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -117,7 +116,11 @@ def write_policy(job: Job) -> str:
     from nccl_inspect.report import html  # few policies are written
 
     pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
-    pages.filters |= {"toml": _list_as_toml, "sort_names": lambda words: sorted(set(words))}
+    pages.filters |= {
+        # Strings of JSON are those of TOML.
+        "toml": lambda words: json.dumps(list(map(escape_controls, words)), ensure_ascii=False),
+        "sort_names": lambda words: sorted(set(words)),
+    }
     context = {
         "version": __version__,
         "names": list_words(escape_controls(source.name) for source in job.sources),
@@ -132,10 +135,6 @@ def write_policy(job: Job) -> str:
         "required": required,
     }
     return pages.get_template("policy.toml.j2").render(context)
-
-
-def _list_as_toml(words: Iterable[str]) -> str:
-    return json.dumps(list(map(escape_controls, words)), ensure_ascii=False)  # its strings are those of TOML
 
 
 def find_doubt(job: Job) -> str:

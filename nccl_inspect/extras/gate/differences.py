@@ -254,7 +254,6 @@ def _member_ranks(comm: CommunicatorInfo) -> str:
 
 
 def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-
     def differ(before: float, after: float) -> bool:
         return abs(after - before) > _NOISE * max(before, after)
 

@@ -82,13 +82,11 @@ def _sentence(outcome: Answer) -> str:
 
 
 def _first_place(evidence: Sequence[Evidence]) -> str:
-    """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
     more = f" and {count(len(evidence) - 1, 'more line')}" if len(evidence) > 1 else ""
     return f"{evidence[0].source}:{evidence[0].line}{more}" if evidence else ""
 
 
 def _group_by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Answer]]]:
-    """Yield what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
     open_outcomes = [outcome for outcome in checked.outcomes if outcome.state != "kept"]
     groups = group_values(((outcome.state, outcome.todo), outcome) for outcome in open_outcomes)
     yield from ((*key, outcomes) for key, outcomes in groups.items())
@@ -99,7 +97,6 @@ def _level(outcome: Answer, strict: bool) -> str:
 
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
-
     def list_lines(outcomes: list[Answer]) -> Iterator[str]:
         for outcome in outcomes:
             state, text = outcome.state, f"{outcome.key}: {_sentence(outcome)}"
@@ -284,7 +281,6 @@ def _pairs(change: Change) -> str:
 
 
 def _diff_text(difference: Difference, style: Style) -> str:
-
     def list_fix(steps: list[str]) -> Iterator[str]:
         for index, text in enumerate(steps):
             label = "fix" if index == 0 or style.width < NARROW else ""
@@ -318,7 +314,6 @@ def _diff_text(difference: Difference, style: Style) -> str:
 
 
 def _diff_markdown(difference: Difference, style: Style) -> str:
-
     def fix(steps: list[str]) -> str:
         return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
 

@@ -20,8 +20,8 @@ import threading
 import time
 import tomllib
 import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +30,7 @@ from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.collect import host
 from nccl_inspect.extras.collect.collection import Collection
 from nccl_inspect.util import signals as signal_names
+from nccl_inspect.util.interruption import hold_signals
 
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
@@ -153,18 +154,6 @@ def _start(work: Callable[..., None], *values: object) -> threading.Thread:
 def _wait_for_end(seconds: float) -> bool:
     came = signal.sigtimedwait(_WAITED, seconds)
     return came is not None and came.si_signo in _ENDING
-
-
-@contextmanager
-def _hold_signals() -> Iterator[None]:
-    """Hold signals back until somebody waits for them: none is lost, and none interrupts anything."""
-    if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
-        raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _signal_group(leader: int, number: int) -> None:
@@ -422,7 +411,9 @@ class Session:
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the job and report on it; return its exit status."""
-        with _hold_signals():
+        if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
+            raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
+        with hold_signals(_WAITED):  # until somebody waits for them: none is lost, and none interrupts anything
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._stall, self._log, self.folder, pattern)

@@ -356,7 +356,6 @@ class Watch:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
     def _tell(self, job: Job) -> Iterator[News]:
-        """Yield the first verdict, or what changed since the last news."""
         before, self.reported = self.reported, job
         if before is None:
             yield Verdict(job)
