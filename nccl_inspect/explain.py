@@ -21,10 +21,7 @@ _FOLLOWING = "step 1"  # a following line, so that the message does not count as
 
 
 def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
-    """Return the rule that the grammar names for a line, else the one that finds something in this line alone.
-
-    The first step of the fix is empty where the line alone raises no finding.
-    """
+    """Return the rule that the grammar names for a line, else the one that finds something in this line alone."""
     named = meaning.production.rule
     judge, findings = reading.Judge(reading.Options()), []
     production, log_line = meaning.production, text

@@ -296,18 +296,17 @@ def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
 def render_json(traffic: Traffic, by: str, style: Style) -> str:
     """Return a document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
     document = {
-        "operations": list(map(operation_to_dict, traffic.operations)),
-        "paths": list(map(flow_to_dict, traffic.flows)),
+        "operations": list(map(_operation_to_dict, traffic.operations)),
+        "paths": list(map(_flow_to_dict, traffic.flows)),
         "unplaced": [
             {"reason": escape_controls(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()
         ],
-        "bottleneck": {**flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
+        "bottleneck": {**_flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def operation_to_dict(operation: Operation) -> dict[str, Any]:
-    """Return a kind of call as documents have it."""
+def _operation_to_dict(operation: Operation) -> dict[str, Any]:
     return {
         **pick_fields(operation, "communicator", "nranks"),
         "operation": operation.func,
@@ -319,8 +318,7 @@ def operation_to_dict(operation: Operation) -> dict[str, Any]:
     }
 
 
-def flow_to_dict(flow: Flow) -> dict[str, Any]:
-    """Return the traffic of one path."""
+def _flow_to_dict(flow: Flow) -> dict[str, Any]:
     times = flow.seconds
     return {
         "src": flow.src,
@@ -337,9 +335,9 @@ def flow_to_dict(flow: Flow) -> dict[str, Any]:
 def render_csv(traffic: Traffic, by: str, style: Style) -> str:
     """Return the columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
-        return write_records(list(flow_to_dict(Flow(0, 0))), list(map(flow_to_dict, traffic.flows)))
-    names = list(operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
-    return write_records(names, list(map(operation_to_dict, traffic.operations)))
+        return write_records(list(_flow_to_dict(Flow(0, 0))), list(map(_flow_to_dict, traffic.flows)))
+    names = list(_operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
+    return write_records(names, list(map(_operation_to_dict, traffic.operations)))
 
 
 _OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]

@@ -189,10 +189,7 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
 def _add_listed(
     nics: dict[_Key, _Nic], listed: Mapping[_Key, tuple[int, str | None]], busy: AbstractSet[tuple[str, str]]
 ) -> None:
-    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC.
-
-    TCP interfaces count if something uses TCP, or if no use is known at all.
-    """
+    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC."""
     hosts = {host for host, _ in busy}
     merged = {(host, network, part) for host, network, name in nics if "+" in name for part in name.split("+")}
     for key, (index, link) in listed.items():

@@ -249,11 +249,7 @@ class Document(NamedTuple):
 
 
 class _Job:
-    """Tells logs, evidence and all else apart; learns names from all inputs, then writes them.
-
-    Raises:
-        NoInputError: nothing is given.
-    """
+    """Tells logs, evidence and all else apart; learns names from all inputs, then writes them."""
 
     def __init__(self, shown: Mapping[str, str], names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)

@@ -126,10 +126,7 @@ class Folders:
         return sorted(inside, key=log_detection.natural)
 
     def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """Yield what a pattern stands for below a folder; a folder that is hidden or lies outside is not listed.
-
-        Unlike :mod:`glob`, it lists no folder that a link leads out to.
-        """
+        """Unlike :mod:`glob`, list no folder that is hidden, or that a link leads out to."""
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
             yield from self._expand_pattern(folder, rest)

@@ -135,11 +135,7 @@ def make_server(reader: LogReader) -> MCPServer:
 
 
 def _turn_errors(function: Callable[..., Awaitable[CallToolResult]], says: dict[str, str]) -> Callable[..., Any]:
-    """Return a tool whose parameters are described, and whose errors say what happened, and what to do.
-
-    Args:
-        says: what parameters mean, by their names, or by those of the tool and the parameter.
-    """
+    """Return a tool whose parameters are described, and whose errors say what happened, and what to do."""
 
     @wraps(function)
     async def wrapper(*args: Any, **values: Any) -> CallToolResult:

@@ -342,10 +342,7 @@ class Gathering:
             answer.unlink(missing_ok=True)
 
     def _ask(self) -> dict[str, Any]:
-        """Ask, and keep what is answered; return the operations that each rank has launched, by communicator.
-
-        There are none where the answer is text only, and where 2.28 breaks its JSON because ranks do not answer.
-        """
+        """Return the operations that each rank has launched; none of text, and where 2.28 breaks its JSON."""
         host.ask_ras(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
             data = json.loads((self._host / "ras.json").read_bytes())
@@ -460,7 +457,12 @@ class Session:
         while (status := job.poll()) is None:
             came = signal.sigtimedwait(_WAITED, _TICK)
             if came is None:
-                self._look_for_standstill()
+                if self._kept_at and self._log.last - self._kept_at > _STALE:
+                    self._gathering.forget_answers()
+                    self._kept_at = 0.0
+                if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
+                    self._log.flush()
+                    self._work = _start(self._gather_standstill)
             elif came.si_signo == signal.SIGWINCH:
                 for channel in self._channels:
                     channel.resize()
@@ -471,14 +473,6 @@ class Session:
         while signal.sigtimedwait(_WAITED, 0):  # what came together with the end of the job was meant for it
             pass
         return 128 - status if status < 0 else status
-
-    def _look_for_standstill(self) -> None:
-        if self._kept_at and self._log.last - self._kept_at > _STALE:
-            self._gathering.forget_answers()
-            self._kept_at = 0.0
-        if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
-            self._log.flush()
-            self._work = _start(self._gather_standstill)
 
     def _gather_standstill(self) -> None:
         silence = f"nothing printed for {self._stall:g} s"

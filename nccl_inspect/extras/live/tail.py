@@ -122,10 +122,7 @@ def _open(path: Path) -> int:
 
 
 def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
-    """Return how a file begins anew; empty while it is as it was, and where the next one has not begun.
-
-    One that was written anew and grew beyond the offset holds other bytes before that than those that were seen.
-    """
+    """Return how a file begins anew: one that grew beyond the offset holds other bytes before it than were seen."""
     opened = os.fstat(descriptor)
     try:
         there = path.stat()
