@@ -41,7 +41,7 @@ def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
-_RESULTS = {
+_RESULTS = {  # NCCL's results by the texts of ncclGetErrorString (src/init.cc)
     "unhandled cuda error": "ncclUnhandledCudaError",
     "unhandled system error": "ncclSystemError",
     "internal error": "ncclInternalError",
@@ -49,7 +49,6 @@ _RESULTS = {
     "invalid usage": "ncclInvalidUsage",
     "remote process exited or there was a network error": "ncclRemoteError",
 }
-"""NCCL's results by the texts of ncclGetErrorString (src/init.cc)."""
 
 
 @frozen

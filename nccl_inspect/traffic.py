@@ -65,11 +65,10 @@ def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Ch
     return next(filter(None, ranges), [])
 
 
-DATATYPES = (
+DATATYPES = (  # names and bytes, in the order of `nccl.h`
     *(("int8", 1), ("uint8", 1), ("int32", 4), ("uint32", 4), ("int64", 8), ("uint64", 8), ("float16", 2)),
     *(("float32", 4), ("float64", 8), ("bfloat16", 2), ("float8e4m3", 1), ("float8e5m2", 1)),
 )
-"""Names and bytes, in the order of ``nccl.h``."""
 _SHARED = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 """Operations whose ``count`` is each rank's part of the buffer."""
 _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")

@@ -41,7 +41,7 @@ def _find_first_errors(job: Job) -> dict[Process, Error]:
     return errors
 
 
-STATES = {
+STATES = {  # of a rank, worst first, with what they mean
     "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
     "failed": "reports an error itself, in a job that failed",
     "missing": "has no line in this log",
@@ -52,7 +52,6 @@ STATES = {
     "connected": "has its communicator and connections",
     "ended": "destroyed or aborted its communicators",
 }
-"""Of a rank, worst first, with what they mean."""
 _WORST = tuple(STATES)
 _NO_RANK = 1 << 30
 _MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
@@ -305,7 +304,7 @@ def list_timings(job: Job) -> list[TimingRow]:
 
 
 GPU, HOST = "GPU", "host"
-_KINDS = {
+_KINDS = {  # productions with a size, and what is allocated, where the line does not name it in a field
     "nccl/allocation": "",
     "nccl/allocation-timed": "",
     "nccl/cumem-host-allocation": "CUMEM Host Alloc",
@@ -314,7 +313,6 @@ _KINDS = {
     "nccl/p2p-buffer-allocated": "P2P buffer",
     "nccl/symmetric-memory-allocated": "symmetric memory",
 }
-"""Productions with a size, and what is allocated, where the line does not name it in a field."""
 _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda CallocAsync", "P2P buffer")
 
 

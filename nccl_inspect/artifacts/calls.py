@@ -25,12 +25,11 @@ _RECENT = 256  # calls of which one is the last that began or ended
 _MOST_DIMENSIONS = 64  # of a tensor, as PyTorch has it
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
-SYMMETRIC = (
+SYMMETRIC = (  # operations that are over on no rank before every rank has come: no rank is their root
     *("all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor_coalesced", "_reduce_scatter_base"),
     *("reduce_scatter", "reduce_scatter_tensor_coalesced", "allreduce_coalesced", "all_reduce_barrier"),
     *("all_to_all", "all_to_allv"),
 )
-"""Operations that are over on no rank before every rank has come: no rank is their root."""
 
 
 class Direction(NamedTuple):

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from nccl_inspect.artifacts import NotOfKindError
 from nccl_inspect.util.records import Frozen, frozen
 
-_LEAD = re.compile(
+_LEAD = re.compile(  # what a terminal shows before the output: blank lines, and the command behind a prompt
     rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
 )
-"""What a terminal shows before the output: blank lines, and the command behind a prompt."""
 _MAX_LEADS = 8
 _MAX_HEAD = 1 << 14
 _LABEL = re.compile(rb"([A-Za-z0-9][\w.-]{0,252}): ?")

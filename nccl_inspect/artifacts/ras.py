@@ -174,7 +174,7 @@ def read(name: str, data: bytes) -> Answer:
     return _read_text(name, text)
 
 
-_ERRORS = {
+_ERRORS = {  # `ncclResult_t` in the words of the text; 0 and 7 (in progress) are not errors
     1: "Unhandled CUDA error",
     2: "System error",
     3: "Internal error",
@@ -183,7 +183,6 @@ _ERRORS = {
     6: "Remote process error",
     8: "Timeout",
 }
-"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are not errors."""
 _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 

@@ -123,10 +123,9 @@ def _nic_counters(lines: list[Line]) -> Iterator[Item]:
 
 
 _BUS_ID = compile_later(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_WANTED = compile_later(
+_WANTED = compile_later(  # all else is nothing that rules ask for
     r"ECC Errors/|Remapped Rows/|Retired Pages/|Clocks (?:Throttle|Event) Reasons/|Fabric/|GPU Link Info/Link Width/"
 )
-"""All else is nothing that rules ask for."""
 
 
 def _nvidia_smi_query(lines: list[Line]) -> Iterator[Item]:

@@ -27,11 +27,10 @@ _SPEED_WORDS = (
     b"iter_time;seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;"
     b"ished training"
 ).split(b";")
-_WORDS = (
+_WORDS = (  # one of these is in each line of results that is kept, but for those of numbers only
     b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
     b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'
 ).split(b";")
-"""One of these is in each line of results that is kept, but for those of numbers only."""
 _SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
     rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"

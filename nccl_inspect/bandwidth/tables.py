@@ -425,11 +425,10 @@ _ROUNDED = re.compile(r"train_steps_per_second['\"]?[\s:=]+['\"]?([\d.]+(?:[eE][
 _BAR = re.compile(
     r"(?:([^|%]*?):? +)?\b(\d+)%\|[^|]*\| *(\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<[^,\]]*, *(?:[\d.]+s/it|[\d.]+it/s)"
 )
-_OF_ANOTHER = re.compile(
+_OF_ANOTHER = re.compile(  # what programs show the progress of, besides a training
     r"(?i)load|fetch|download|map|filter|token|generat|sav|process|convert|eval|valid|pack|cast|shard|compil|warm|captur"
     r"|predict|test|sanity|infer|prompt"
 )
-"""What programs show the progress of, besides a training."""
 
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:

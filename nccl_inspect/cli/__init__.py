@@ -22,11 +22,10 @@ from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, escape_controls
 
-_SEVERAL = {
+_SEVERAL = {  # modules with several commands, each a function of its name
     "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "traffic"),
     "about": ("rules", "completion", "help"),
 }
-"""Modules with several commands, each a function of its name."""
 _PARTS = ("manual", "shared", *_SEVERAL)
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""

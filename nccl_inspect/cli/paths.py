@@ -47,12 +47,11 @@ Examples:
   nccl-inspect paths job.log --finding gdr-disabled
   nccl-inspect paths job.log --transport NET/Socket --format csv -o tcp.csv
 """
-_COLUMNS = (
+_COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
     *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
     *("shared", "channels", "communicators", "verdict", "rules", "guessed", "expected"),
     *("src_nic", "dst_nic"),
 )
-"""Of the CSV: the keys of the JSON that fit into a cell."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="List the path of each rank pair, as a table or matrix.")

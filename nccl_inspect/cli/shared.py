@@ -257,7 +257,7 @@ def with_settings_file(options: Options) -> Options:
     return configuration.complete_options(options, path)
 
 
-job_options = together(
+job_options = together(  # they become part of the argument `options`
     click.option(
         "--job",
         metavar="N|NAME",
@@ -271,7 +271,6 @@ job_options = together(
         help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
     ),
 )
-"""They become part of the argument ``options``."""
 read_options = together(
     _remembered_option(
         "--jobs",
@@ -397,11 +396,10 @@ def print_problems(problems: Sequence[str]) -> None:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
 
 
-_KNOWN_SUFFIXES = (
+_KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under such a name is a mistake
     *("csv", "tsv", "xls", "xlsx", "ods", "parquet", "htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
     *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
 )
-"""Suffixes that state a file's format: plain text under such a name is a mistake."""
 
 
 def format_option(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:

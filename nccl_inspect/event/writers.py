@@ -158,11 +158,10 @@ def _name_values(name: str, value: Any) -> Any:
     return dict(value) if name == "values" else value
 
 
-FORMATS: dict[str, Format] = {
+FORMATS: dict[str, Format] = {  # by name, as `--format` has them
     "parquet": Format(_parquet, (".parquet", ".pq"), streams=False),
     "arrow": Format(_arrow, (".arrow", ".feather", ".ipc")),
     "arrow-stream": Format(partial(_arrow, is_file=False), (".arrows",)),
     "csv": Format(_csv, (".csv",), text=True),
     "jsonl": Format(_jsonl, (".jsonl", ".ndjson"), text=True),
 }
-"""By name, as ``--format`` has them."""

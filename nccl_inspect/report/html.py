@@ -221,13 +221,12 @@ def _number(rank: int | None) -> int:
 _FOLD_ABOVE = 128  # ranks above which the time line has one row for each host
 _LATE = 0.02  # part of the time line by which the last is behind the most, if it is worth a mark
 WIDTH = 1000  # of the time line, in its own units
-PHASES = (
+PHASES = (  # from, to, the class of the bar, and what happens there
     ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
     ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
     ("completed", "connected", "connect", "until connections are set up (at first use since NCCL 2.22)"),
     ("connected", "ended", "run", "until the communicator is destroyed"),
 )
-"""From, to, the class of the bar, and what happens there."""
 MARKS = ("first", "started", "completed", "connected", "ended")
 
 

@@ -314,7 +314,7 @@ def _end_nics(path: Path) -> str:
     return path.nic or ("" if path.nic_index is None else str(path.nic_index))
 
 
-PAIR = (
+PAIR = (  # of the table of pairs
     Column("src", "src"),
     Column("dst", "dst"),
     Column("src_host", "src host", goes=1, folds=True, is_host=True, text=lambda path: path.src_host or "?"),
@@ -327,7 +327,6 @@ PAIR = (
     Column("expected", "expected", goes=7),
     Column("verdict", "verdict"),
 )
-"""Of the table of pairs."""
 _COMMUNICATORS = Column("communicators", "communicator")
 
 

@@ -50,7 +50,7 @@ class Nic(Frozen):
 
     name: str | None = None
     index: int | None = None  # how NCCL counts it: the number in `NET/IB/3`
-    gbps: float | None = None  # gb/s, as the network plugin reports it; virtual NICs report what they like
+    gbps: float | None = None  # Gb/s, as the network plugin reports it; virtual NICs report what they like
     port: int | None = None
     gdr: bool | None = None  # whether the network plugin can use GPU memory with it
     bus_id: str | None = None

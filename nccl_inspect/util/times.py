@@ -30,14 +30,13 @@ def show_time(text: str) -> str:
 
 _LONGEST = 3.2e8  # seconds that may count from the start of a machine: ten years. More of them count from 1970.
 _FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
-_FORMS = (
+_FORMS = (  # forms of time stamps with their clocks; those without a year get 2000, which has all days
     ("day", "%Y %b %d %H:%M:%S"),
     ("day", "%Y %b %d %H:%M:%S.%f"),
     ("local", "%b %d, %Y @ %H:%M:%S.%f"),
     ("local", "%m/%d/%Y, %I:%M:%S.%f %p"),
     ("local", "%a %b %d %H:%M:%S %Y"),
 )
-"""Forms of time stamps with their clocks; those without a year get 2000, which has all days."""
 
 
 def moment(text: str | None) -> Moment | None:

@@ -178,14 +178,13 @@ def some_names(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(parts[:limit]) + (f", … {more} more" if more else "")
 
 
-STATES = {
+STATES = {  # how far communicators came, for people: the keys are those of the JSON
     "started": "initialisation not finished",
     "complete": "initialised",
     "connected": "connected",
     "destroyed": "ended in order",
     "aborted": "aborted",
 }
-"""How far communicators came, for people: the keys are those of the JSON."""
 
 
 def ranks_word(ranks: Iterable[int]) -> str:

@@ -31,10 +31,9 @@ PUBLIC_DOMAINS = LISTS["public-domains"]
 KEY_DOMAINS = LISTS["key-domains"]
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
-PUBLIC_PLACES = re.compile(
+PUBLIC_PLACES = re.compile(  # repositories of the programs that print to these logs
     r"(?:www\.)?github\.com/(?:NVIDIA|aws|pytorch|ROCm|Mellanox|ofiwg|openucx|google)(?:/|$)", re.I
 )
-"""Repositories of the programs that print to these logs."""
 
 
 @cache
@@ -88,7 +87,7 @@ def is_plain(word: str) -> bool:
 
 
 SCHEMA = "nccl-inspect-names/1"
-_PATTERNS = {
+_PATTERNS = {  # category and what its names become
     "host": "host-{}",
     "name": "name-{}",
     "user": "user-{}",
@@ -100,7 +99,6 @@ _PATTERNS = {
     "email": "user-{}@mail.invalid",
     "secret": "redacted-{}",
 }
-"""Category and what its names become."""
 _NUMBERED = ("ipv4", "ipv6", "mac", "uuid", "guid", "cloud", "hash")
 CATEGORIES = (*_PATTERNS, *_NUMBERED)
 _TELLING = ("169.254", "172.17")

@@ -34,10 +34,9 @@ from nccl_inspect.util.wording import fold_names
 
 _MAX_REMEMBERED = 200_000
 _SHAPES = read_parts(__file__, "shapes.txt")
-OF_WORD = {
+OF_WORD = {  # what a whole word may be
     name[3:]: re.compile(pattern, re.VERBOSE | re.ASCII) for name, pattern in _SHAPES.items() if name[:3] == "of-"
 }
-"""What a whole word may be."""
 _ANY = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES.items() if name[:3] != "of-")
 _FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_ANY})", re.VERBOSE | re.ASCII)
 _IPV6 = re.compile(r"(?i)(?:[0-9a-f]+:){7}[0-9a-f]+$|[0-9a-f]{4}:|::ffff:")

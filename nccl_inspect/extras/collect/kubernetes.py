@@ -15,7 +15,7 @@ from nccl_inspect.extras.collect.collection import Collection, Command, Wanted, 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
 COMMANDS = load_commands("kubernetes")
-LABELS = {
+LABELS = {  # the label by which the pods of each kind are found
     "job": "job-name",
     "jobset": "jobset.sigs.k8s.io/jobset-name",
     "leaderworkerset": "leaderworkerset.sigs.k8s.io/name",
@@ -25,16 +25,14 @@ LABELS = {
     "trainjob": "jobset.sigs.k8s.io/jobset-name",
     "vcjob": "volcano.sh/job-name",
 }
-"""The label by which the pods of each kind are found."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _NOT_FOUND = "(NotFound)"  # how kubectl says that there is no object of a name
 _MAX_OWNERS = 100
-_UNKNOWN_POD: dict[str, Any] = {
+_UNKNOWN_POD: dict[str, Any] = {  # stands for the pods where nothing is run
     "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},
     "spec": {"nodeName": "NODE", "containers": [{"name": "CONTAINER"}]},
     "status": {"containerStatuses": [{"name": "CONTAINER", "restartCount": 1}]},
 }
-"""Stands for the pods where nothing is run."""
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:

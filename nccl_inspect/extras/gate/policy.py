@@ -127,7 +127,7 @@ _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
 _DRIVER = "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another"
 _BUILT_IN = ("IB", "Socket")
-_NUMBERS = {
+_NUMBERS = {  # what each number is asked for in words, what it counts, and what to do about another one
     "world_size": ("{}", "rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
     "hosts": ("{}", "host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
     "min_channels": (
@@ -143,7 +143,6 @@ _NUMBERS = {
         "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log",
     ),
 }
-"""What each number is asked for in words, what it counts, and what to do about another one."""
 
 
 def world_communicator(job: Job) -> CommunicatorInfo | None:
