@@ -170,7 +170,7 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
 
 
 def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
-    """All before a call that is over are over, too: the recorder sees no end of calls in a batch or a CUDA graph."""
+    # All before a call that is over are over, too: the recorder sees no end of calls in a batch or a CUDA graph.
     last: dict[_Lane, int] = {}
     for place, row in enumerate(rows):
         if row.entry.get("state") == "completed" or (batches and _batch(row.group, row.entry) in batches):
@@ -218,7 +218,7 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
-    """A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front."""
+    # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
@@ -262,7 +262,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
 
 
 def _elements(sizes: Any) -> tuple[int, ...]:
-    """Until version 2.1 a single size stands where later a list of them does."""
+    # Until version 2.1 a single size stands where later a list of them does.
     if not isinstance(sizes, (list, tuple)):
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]

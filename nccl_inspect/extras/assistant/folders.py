@@ -126,7 +126,7 @@ class Folders:
         return sorted(inside, key=log_detection.natural)
 
     def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """Unlike :mod:`glob`, list no folder that is hidden, or that a link leads out to."""
+        """List no folder that is hidden, or that a link leads out to, unlike :mod:`glob`."""
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
             yield from self._expand_pattern(folder, rest)
