@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
@@ -16,18 +15,13 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
 from nccl_inspect.util.wording import list_words
 
-_NOBODY = "host:1:1 [0] NCCL"
-"""Prefix for a message without one, so that it reads as a log line."""
+_NOBODY = "host:1:1 [0] NCCL"  # prefix for a message without one, so that it reads as a log line
 
-_FOLLOWING = "step 1"
-"""A following line, so that the message does not count as the end of a log, where ranks may hang."""
+_FOLLOWING = "step 1"  # a following line, so that the message does not count as the end of a log, where ranks may hang
 
 
 def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
-    """Return the rule that the grammar names for a line, else the one that finds something in this line alone.
-
-    The first step of the fix is empty where the line alone raises no finding.
-    """
+    """Return the rule that the grammar names for a line, else the one that finds something in this line alone."""
     named = meaning.production.rule
     judge, findings = reading.Judge(reading.Options()), []
     production, log_line = meaning.production, text
@@ -47,7 +41,7 @@ def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 
-_RESULTS = {
+_RESULTS = {  # NCCL's results by the texts of ncclGetErrorString (src/init.cc)
     "unhandled cuda error": "ncclUnhandledCudaError",
     "unhandled system error": "ncclSystemError",
     "internal error": "ncclInternalError",
@@ -55,19 +49,15 @@ _RESULTS = {
     "invalid usage": "ncclInvalidUsage",
     "remote process exited or there was a network error": "ncclRemoteError",
 }
-"""NCCL's results by the texts of ncclGetErrorString (src/init.cc)."""
 
 
 @frozen
 class Explanation(Frozen):
     """Holds what a line means."""
 
-    parts: list[tuple[str, str]]
-    """Labels and texts, in the order in which they are shown."""
-    fields: list[tuple[str, str, str]]
-    """Name, value as printed, and what the name means (may be empty)."""
-    rule: str | None
-    """The rule that the line leads to."""
+    parts: list[tuple[str, str]]  # labels and texts, in the order in which they are shown
+    fields: list[tuple[str, str, str]]  # name, value as printed, and what the name means (may be empty)
+    rule: str | None  # the rule that the line leads to
 
 
 def rule_page(text: str) -> str | None:
@@ -85,8 +75,14 @@ def line(text: str) -> Explanation:
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
         return line(known.sample) if known else _explain_nearest(text)
     parts = _parts(sense)
-    if sense.origin and (printer := _describe_printer(sense.origin)):
-        parts.insert(2, ("from", printer))
+    if origin := sense.origin:
+        printer = [
+            f"host {origin.host}" if origin.host else "",
+            f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
+            f"thread {origin.tid}" if origin.tid >= 0 else "",
+            "" if origin.device is None else f"device {origin.device} (of the thread)",
+        ]
+        parts[2:2] = [("from", ", ".join(filter(None, printer)))] if any(printer) else []
     rule, fix = _find_lead(text, sense)
     parts += [("rule", f"{rule.name}: {rule.title}")] if rule else []
     parts += [("first fix", fix)] if fix else []
@@ -104,7 +100,6 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _explain_nearest(text: str) -> Explanation:
-    """Return what the known line means that contains the text, or differs from it in a few words."""
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
@@ -115,19 +110,7 @@ def _explain_nearest(text: str) -> Explanation:
     return Explanation(parts, [], rule.name if rule else None)
 
 
-def _describe_printer(origin: Origin) -> str:
-    """Return who printed a line, according to its prefix; omitted numbers are negative."""
-    parts = [
-        f"host {origin.host}" if origin.host else "",
-        f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
-        f"thread {origin.tid}" if origin.tid >= 0 else "",
-        "" if origin.device is None else f"device {origin.device} (of the thread)",
-    ]
-    return ", ".join(filter(None, parts))
-
-
 def _unknown(text: str) -> NcclInspectError:
-    """Return the error for an unknown text: one word is taken for a rule, anything else for a line."""
     rules = [entry.rule for entry in list_rules()]
     if text.strip().lower() in CATEGORIES:
         names = [rule.name for rule in rules if rule.category == text.strip().lower()]

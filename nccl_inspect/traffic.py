@@ -58,7 +58,6 @@ def _read_choice(event: NoticeEvent) -> Choice | None:
 
 
 def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Choice]:
-    """Return the choices for calls of one kind; several if sizes or communicators differ."""
     low, high = calls.smallest * size, calls.largest * size
     of_kind = [choice for choice in choices if choice.func in (None, calls.func)]
     whole = low * calls.nranks, high * calls.nranks  # a few versions print the size of the whole result
@@ -66,11 +65,10 @@ def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Ch
     return next(filter(None, ranges), [])
 
 
-DATATYPES = (
+DATATYPES = (  # names and bytes, in the order of `nccl.h`
     *(("int8", 1), ("uint8", 1), ("int32", 4), ("uint32", 4), ("int64", 8), ("uint64", 8), ("float16", 2)),
     *(("float32", 4), ("float64", 8), ("bfloat16", 2), ("float8e4m3", 1), ("float8e5m2", 1)),
 )
-"""Names and bytes, in the order of ``nccl.h``."""
 _SHARED = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 """Operations whose ``count`` is each rank's part of the buffer."""
 _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")
@@ -84,19 +82,14 @@ class Operation(Record):
     func: str
     datatype: str
     nranks: int
-    calls: int
-    """Of each rank; of all pairs together for Send and Recv."""
-    smallest: int
-    """Bytes of the smallest buffer."""
+    calls: int  # of each rank; of all pairs together for Send and Recv
+    smallest: int  # bytes of the smallest buffer
     largest: int
-    bytes: int
-    """Of all buffers together."""
-    sent: float
-    """Payload that each rank sends, on average."""
+    bytes: int  # of all buffers together
+    sent: float  # payload that each rank sends, on average
     algorithms: list[str] = field(default_factory=list)
     protocols: list[str] = field(default_factory=list)
-    basis: str = "assumed ring"
-    """The basis of the paths: ``ring``, ``tree``, ``direct``, ``assumed ring``, or ``unknown``."""
+    basis: str = "assumed ring"  # the basis of the paths: `ring`, `tree`, `direct`, `assumed ring`, or `unknown`
 
 
 @record
@@ -106,8 +99,7 @@ class Flow(Record):
     src: int
     dst: int
     bytes: float = 0.0
-    assumed: float = 0.0
-    """The part of the bytes that assumes a ring."""
+    assumed: float = 0.0  # the part of the bytes that assumes a ring
     path: Path | None = None
     rate: Rate | None = None
 
@@ -130,10 +122,8 @@ class Traffic(Record):
 
     operations: list[Operation] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    unplaced: dict[str, float] = field(default_factory=dict)
-    """Bytes that cannot be assigned to a path, by reason."""
-    slowest: Flow | None = None
-    """The busiest of the kind of path that takes longest."""
+    unplaced: dict[str, float] = field(default_factory=dict)  # bytes that cannot be assigned to a path, by reason
+    slowest: Flow | None = None  # the busiest of the kind of path that takes longest
     is_sure: bool = False
     """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
@@ -225,7 +215,6 @@ class _Counter:
             self._assign_bytes(calls, total, operation)
 
     def _assign_bytes(self, calls: Calls, total: float, operation: Operation) -> None:
-        """Assign the bytes of some calls to the pairs of ranks that they pass."""
         comm = self._comms.get(calls.communicator or "")
         pairs: Iterable[tuple[int | None, int | None]] = ()
         each, reason = _share(calls) * total, ""
@@ -292,7 +281,6 @@ def _share(calls: Calls) -> float:
 
 
 def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
-    """Return the kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
     busiest: dict[str, Flow] = {}
     for flow in flows:
         busiest.setdefault(flow.detail, flow)
@@ -307,18 +295,17 @@ def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
 def render_json(traffic: Traffic, by: str, style: Style) -> str:
     """Return a document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
     document = {
-        "operations": list(map(operation_to_dict, traffic.operations)),
-        "paths": list(map(flow_to_dict, traffic.flows)),
+        "operations": list(map(_operation_to_dict, traffic.operations)),
+        "paths": list(map(_flow_to_dict, traffic.flows)),
         "unplaced": [
             {"reason": escape_controls(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()
         ],
-        "bottleneck": {**flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
+        "bottleneck": {**_flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def operation_to_dict(operation: Operation) -> dict[str, Any]:
-    """Return a kind of call as documents have it."""
+def _operation_to_dict(operation: Operation) -> dict[str, Any]:
     return {
         **pick_fields(operation, "communicator", "nranks"),
         "operation": operation.func,
@@ -330,8 +317,7 @@ def operation_to_dict(operation: Operation) -> dict[str, Any]:
     }
 
 
-def flow_to_dict(flow: Flow) -> dict[str, Any]:
-    """Return the traffic of one path."""
+def _flow_to_dict(flow: Flow) -> dict[str, Any]:
     times = flow.seconds
     return {
         "src": flow.src,
@@ -348,9 +334,9 @@ def flow_to_dict(flow: Flow) -> dict[str, Any]:
 def render_csv(traffic: Traffic, by: str, style: Style) -> str:
     """Return the columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
-        return write_records(list(flow_to_dict(Flow(0, 0))), list(map(flow_to_dict, traffic.flows)))
-    names = list(operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
-    return write_records(names, list(map(operation_to_dict, traffic.operations)))
+        return write_records(list(_flow_to_dict(Flow(0, 0))), list(map(_flow_to_dict, traffic.flows)))
+    names = list(_operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
+    return write_records(names, list(map(_operation_to_dict, traffic.operations)))
 
 
 _OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]
@@ -373,7 +359,6 @@ def render_text(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
-    """Return a table, or a paragraph per row if the terminal is too narrow."""
     lines = align_table(head, rows)
     if max(map(len, lines)) > style.width:
         lines = []
@@ -452,6 +437,5 @@ def _seconds(time: float) -> str:
     return f"{time * 1e3:.3g} ms" if time >= 1e-3 else f"{time * 1e6:.3g} us"
 
 
-BY = ("operation", "path")
-"""What each row of a table with one kind of rows is."""
+BY = ("operation", "path")  # what each row of a table with one kind of rows is
 FORMATS: dict[str, Callable[[Traffic, str, Style], str]] = {"text": render_text, "csv": render_csv, "json": render_json}

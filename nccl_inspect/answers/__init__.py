@@ -15,17 +15,13 @@ from nccl_inspect.util.records import Record
 class Column(NamedTuple):
     """A column of a table for people."""
 
-    name: str
-    """The field of the records; the key of JSON and CSV."""
+    name: str  # the field of the records; the key of JSON and CSV
     head: str
     goes: int = 0
     """If the table is too wide, columns with the lowest of these numbers are dropped first; those with 0 stay."""
-    folds: bool = False
-    """In a table that is too wide, a value that all rows share is printed once, below the table."""
-    is_host: bool = False
-    """Names that begin alike are shortened where the table is too wide."""
-    least: int = 0
-    """The width to which long cells may be cut if the table is too wide; 0 if they may not."""
+    folds: bool = False  # in a table that is too wide, a value that all rows share is printed once, below the table
+    is_host: bool = False  # names that begin alike are shortened where the table is too wide
+    least: int = 0  # the width to which long cells may be cut if the table is too wide; 0 if they may not
     text: Callable[[Any], str] | None = None
     """Makes the cell from the record, if it is not just the value of the field."""
 
@@ -35,12 +31,9 @@ class Answer(NamedTuple):
 
     record: type[Record]
     """The class of the records: a dataclass, whose fields are the keys of JSON and the columns of CSV."""
-    columns: Sequence[Column]
-    """The columns of the table for people."""
-    rows: Callable[..., Sequence[Any]]
-    """Makes the records of a job, in the order in which they are shown."""
-    is_bad: Callable[[Any], bool]
-    """Whether a record deserves a mark."""
+    columns: Sequence[Column]  # the columns of the table for people
+    rows: Callable[..., Sequence[Any]]  # makes the records of a job, in the order in which they are shown
+    is_bad: Callable[[Any], bool]  # whether a record deserves a mark
 
 
 def name_line(source: str | None, line: int | None) -> str:

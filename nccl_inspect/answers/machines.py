@@ -44,8 +44,7 @@ USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions with a speed in Mb/s, and the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
-_VIRTUAL = 2
-"""Parts that a list has for a virtual NIC: index and name, no port or address."""
+_VIRTUAL = 2  # parts that a list has for a virtual NIC: index and name, no port or address
 _LAST = 1 << 30
 _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
@@ -56,30 +55,22 @@ class NicRow(Frozen):
     """A NIC of a host."""
 
     host: str
-    nic: str | None
-    """Its name; None where the log has its index only."""
+    nic: str | None  # its name; None where the log has its index only
     nic_index: int | None
-    network: str
-    """``IB``, ``Socket``, ``AWS Libfabric``, …"""
+    network: str  # `IB`, `Socket`, `AWS Libfabric`, …
     state: str
     """``used``, ``idle`` (listed, and no connection line uses it while others of the host are used), or ``unknown``
     (the log has no network connection of this host, or is an excerpt)."""
-    gpus: list[int]
-    """NVML numbers of the GPUs whose ranks use it."""
-    ranks: list[int]
-    """Ranks that send or receive through it."""
+    gpus: list[int]  # NVML numbers of the GPUs whose ranks use it
+    ranks: list[int]  # ranks that send or receive through it
     send_ranks: list[int]
     receive_ranks: list[int]
-    pxn_ranks: list[int]
-    """Ranks of other GPUs whose data leaves through it (PXN)."""
+    pxn_ranks: list[int]  # ranks of other GPUs whose data leaves through it (PXN)
     paths_out: int
     paths_in: int
-    gdr: bool | str | None
-    """GPUDirect RDMA: True, False, ``partial`` (on some paths only), None where nothing uses it."""
-    link: str | None
-    """``IB`` or ``RoCE``."""
-    speed_mbps: int | None
-    """As in the log (subsystem NET)."""
+    gdr: bool | str | None  # GPUDirect RDMA: True, False, `partial` (on some paths only), None where nothing uses it
+    link: str | None  # `IB` or `RoCE`
+    speed_mbps: int | None  # as in the log (subsystem NET)
 
     @property
     def name(self) -> str:
@@ -119,8 +110,7 @@ class _Nic(Record):
     gdr: set[bool] = field(default_factory=set)
 
 
-_Key = tuple[str, str, str]
-"""Host, network, and name or index."""
+_Key = tuple[str, str, str]  # host, network, and name or index
 
 
 def list_nics(job: Job) -> list[NicRow]:
@@ -199,10 +189,7 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
 def _add_listed(
     nics: dict[_Key, _Nic], listed: Mapping[_Key, tuple[int, str | None]], busy: AbstractSet[tuple[str, str]]
 ) -> None:
-    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC.
-
-    TCP interfaces count if something uses TCP, or if no use is known at all.
-    """
+    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC."""
     hosts = {host for host, _ in busy}
     merged = {(host, network, part) for host, network, name in nics if "+" in name for part in name.split("+")}
     for key, (index, link) in listed.items():
@@ -238,25 +225,18 @@ class HostRow(Frozen):
     """A host."""
 
     host: str
-    severity: str | None
-    """The highest severity of the findings that name it; None without one."""
-    paths_ok: int
-    """Paths that begin or end there and are as good as expected."""
+    severity: str | None  # the highest severity of the findings that name it; None without one
+    paths_ok: int  # paths that begin or end there and are as good as expected
     paths_fallback: int
     paths_unknown: int
-    findings: list[str]
-    """Rules whose findings name the host or one of its ranks, worst first."""
+    findings: list[str]  # rules whose findings name the host or one of its ranks, worst first
     ranks: list[int]
-    gpus: int
-    """Number of distinct GPUs in the log."""
+    gpus: int  # number of distinct GPUs in the log
     nics_used: list[str]
-    nics_idle: list[str]
-    """NICs that NCCL lists and no connection line uses, although other NICs of the host are used."""
+    nics_idle: list[str]  # NICs that NCCL lists and no connection line uses, although other NICs of the host are used
     nccl_versions: list[str]
-    cuda_versions: list[str]
-    """CUDA level of the driver."""
-    last_time: str | None
-    """Of its last line, as the line has it."""
+    cuda_versions: list[str]  # CUDA level of the driver
+    last_time: str | None  # of its last line, as the line has it
     last_source: str | None
     last_line: int | None
 
@@ -340,16 +320,12 @@ class BandwidthRow(Frozen):
     nodes: int | None
     size: int
     measured_gbps: float
-    lower_gbps: float
-    """The other of out-of-place and in-place."""
+    lower_gbps: float  # the other of out-of-place and in-place
     expected_low: float | None
     expected_high: float | None
-    ratio: float | None
-    """Of the least that is expected of large messages."""
-    verdict: str
-    """``ok``, ``low`` or ``unknown``; of a size ``dip``, where smaller messages get far more, else nothing."""
-    what: str
-    """The hardware that is expected to give that, or why it is not judged."""
+    ratio: float | None  # of the least that is expected of large messages
+    verdict: str  # `ok`, `low` or `unknown`; of a size `dip`, where smaller messages get far more, else nothing
+    what: str  # the hardware that is expected to give that, or why it is not judged
     tool: str
     line: str
     hosts: list[str]

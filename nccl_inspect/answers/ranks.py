@@ -26,10 +26,8 @@ class Error(NamedTuple):
     """The error that a process reports."""
 
     notice: Notice
-    line: Evidence | None
-    """None if many processes report the same: only the first lines are kept."""
-    is_echo: bool
-    """Whether it only reports a failure elsewhere."""
+    line: Evidence | None  # None if many processes report the same: only the first lines are kept
+    is_echo: bool  # whether it only reports a failure elsewhere
 
 
 def _find_first_errors(job: Job) -> dict[Process, Error]:
@@ -43,7 +41,7 @@ def _find_first_errors(job: Job) -> dict[Process, Error]:
     return errors
 
 
-STATES = {
+STATES = {  # of a rank, worst first, with what they mean
     "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
     "failed": "reports an error itself, in a job that failed",
     "missing": "has no line in this log",
@@ -54,11 +52,9 @@ STATES = {
     "connected": "has its communicator and connections",
     "ended": "destroyed or aborted its communicators",
 }
-"""Of a rank, worst first, with what they mean."""
 _WORST = tuple(STATES)
 _NO_RANK = 1 << 30
-_MOST = 0.5
-"""Share of the other ranks that must have continued for one to be called silent."""
+_MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
 
 
 @frozen
@@ -68,25 +64,18 @@ class RankRow(Frozen):
     rank: int | None
     host: str | None
     pid: int | None
-    pod: str | None
-    """What the launcher or collector calls the printer: pod, container, node or worker."""
+    pod: str | None  # what the launcher or collector calls the printer: pod, container, node or worker
     local_rank: int | None
-    gpu: int | None
-    """Its number in NVML, as nvidia-smi lists GPUs (nvmlDev)."""
+    gpu: int | None  # its number in NVML, as nvidia-smi lists GPUs (nvmlDev)
     bus_id: str | None
-    state: str
-    """One of :data:`STATES`."""
-    last_time: str | None
-    """Of its last line, as the line has it."""
+    state: str  # one of `STATES`
+    last_time: str | None  # of its last line, as the line has it
     last_source: str | None
     last_line: int | None
-    error: str | None
-    """The first error that its process reports."""
-    error_is_echo: bool
-    """The error is the effect of a failure elsewhere."""
+    error: str | None  # the first error that its process reports
+    error_is_echo: bool  # the error is the effect of a failure elsewhere
     error_source: str | None
-    error_line: int | None
-    """Also None if many processes report the same."""
+    error_line: int | None  # also None if many processes report the same
 
 
 _RANK_COLUMNS = (
@@ -162,7 +151,6 @@ def list_ranks(job: Job) -> list[RankRow]:
 
 
 def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
-    """Return whether a rank failed itself, in a job that did."""
     first = job.first_failure is not None and rank in job.first_failure.ranks
     return job.verdict == "failed" and (first or (error is not None and not error.is_echo))
 
@@ -199,14 +187,11 @@ class SettingRow(Frozen):
 
     name: str
     value: str
-    set_by: str
-    """``environment``, ``config``, ``plugin`` or ``unknown``."""
+    set_by: str  # `environment`, `config`, `plugin` or `unknown`
     ranks: list[int]
     hosts: list[str]
-    everywhere: bool
-    """Every process shows it."""
-    differs: bool
-    """There are several values of this variable, or only some processes show it."""
+    everywhere: bool  # every process shows it
+    differs: bool  # there are several values of this variable, or only some processes show it
     note: str | None
     """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
     source: str | None
@@ -255,8 +240,7 @@ def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
     return {value: "outlier" if size * 2 < most else "differs" for value, size in sizes.items()}
 
 
-_SLOW = 5.0
-"""Seconds of an initialisation that are worth a look."""
+_SLOW = 5.0  # seconds of an initialisation that are worth a look
 
 
 @frozen
@@ -264,12 +248,10 @@ class TimingRow(Frozen):
     """The initialisation of a communicator on one rank; times are seconds."""
 
     communicator: str
-    rank: int | None
-    """Global rank; None where the log does not show it."""
+    rank: int | None  # global rank; None where the log does not show it
     host: str | None
     total: float
-    slowest: str
-    """The phase that took most of it."""
+    slowest: str  # the phase that took most of it
     bootstrap: float | None
     topo: float | None
     graphs: float | None
@@ -322,7 +304,7 @@ def list_timings(job: Job) -> list[TimingRow]:
 
 
 GPU, HOST = "GPU", "host"
-_KINDS = {
+_KINDS = {  # productions with a size, and what is allocated, where the line does not name it in a field
     "nccl/allocation": "",
     "nccl/allocation-timed": "",
     "nccl/cumem-host-allocation": "CUMEM Host Alloc",
@@ -331,7 +313,6 @@ _KINDS = {
     "nccl/p2p-buffer-allocated": "P2P buffer",
     "nccl/symmetric-memory-allocated": "symmetric memory",
 }
-"""Productions with a size, and what is allocated, where the line does not name it in a field."""
 _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda CallocAsync", "P2P buffer")
 
 
@@ -339,16 +320,13 @@ _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda 
 class MemoryRow(Frozen):
     """Holds what a process allocated of one kind for one communicator."""
 
-    rank: int | None
-    """Global rank; None where the process has none, or several."""
+    rank: int | None  # global rank; None where the process has none, or several
     host: str | None
     pid: int | None
     communicator: str | None
     """Address of the communicator that the thread was building; None for what is allocated at other times."""
-    memory: str
-    """``GPU`` or ``host``."""
-    kind: str
-    """As the line names it: ``Cuda Alloc``, ``Host Calloc``, …"""
+    memory: str  # `GPU` or `host`
+    kind: str  # as the line names it: `Cuda Alloc`, `Host Calloc`, …
     bytes: int
     allocations: int
     largest: int

@@ -23,8 +23,7 @@ _MAX_NAMES = 6
 _BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 
 
-Fits = Callable[[Iterable[int], Iterable[str | None]], bool]
-"""A test of ranks and hosts."""
+Fits = Callable[[Iterable[int], Iterable[str | None]], bool]  # a test of ranks and hosts
 
 
 class PlaceFilter(NamedTuple):
@@ -52,8 +51,7 @@ class PathFilter(NamedTuple):
     scope: str | None = None
     transports: tuple[str, ...] = ()
     verdicts: tuple[str, ...] = ()
-    rules: frozenset[str] = frozenset()
-    """Names of rules: only paths that their findings are about."""
+    rules: frozenset[str] = frozenset()  # names of rules: only paths that their findings are about
 
     def select(self, job: Job) -> Selection:
         """Return the selected paths of a job."""

@@ -22,18 +22,13 @@ from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.model.inventory import Artifact, PassedOver
 
-HEAD = 64 << 10
-"""Bytes by which a file is recognised."""
-_OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
-"""A line of NCCL: what has one is a log."""
+HEAD = 64 << 10  # bytes by which a file is recognised
+_OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")  # a line of NCCL: what has one is a log
 _VERSION = b"NCCL version "
-MAX_BYTES = 256 << 20
-"""The largest file that is read."""
+MAX_BYTES = 256 << 20  # the largest file that is read
 TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
-SHARED = 32 << 20
-"""Bytes from which on starting processes pays."""
-_MOST = 8
-"""Processes: what they find is put together in one."""
+SHARED = 32 << 20  # bytes from which on starting processes pays
+_MOST = 8  # processes: what they find is put together in one
 _READERS = ("docker_inspect", "flight_recorder", "manifest", "ras", "slurm_job", "slurm_script", "topology_file")
 """The modules of kinds that are more than what a tool prints line by line."""
 
@@ -79,8 +74,7 @@ class Inventory(NamedTuple):
 
     logs: list[File]
     evidence: list[Artifact]
-    passed_over: list[PassedOver]
-    """Files in folders and archives that are neither."""
+    passed_over: list[PassedOver]  # files in folders and archives that are neither
 
 
 NOTHING = Inventory([], [], [])

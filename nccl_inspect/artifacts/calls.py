@@ -16,25 +16,20 @@ from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Paths of PyTorch's own frames: the program's frames are below them."""
-_KEPT = 8
-"""Calls kept per lane: this many finished ones and this many open ones."""
-_KEPT_OF_BATCH = 4
-"""Calls that are kept of a batch of sends and receives."""
+_KEPT = 8  # calls kept per lane: this many finished ones and this many open ones
+_KEPT_OF_BATCH = 4  # calls that are kept of a batch of sends and receives
 _TIMED = 64
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-_RECENT = 256
-"""Calls of which one is the last that began or ended."""
-_MOST_DIMENSIONS = 64
-"""Of a tensor, as PyTorch has it."""
+_RECENT = 256  # calls of which one is the last that began or ended
+_MOST_DIMENSIONS = 64  # of a tensor, as PyTorch has it
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
-SYMMETRIC = (
+SYMMETRIC = (  # operations that are over on no rank before every rank has come: no rank is their root
     *("all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor_coalesced", "_reduce_scatter_base"),
     *("reduce_scatter", "reduce_scatter_tensor_coalesced", "allreduce_coalesced", "all_reduce_barrier"),
     *("all_to_all", "all_to_allv"),
 )
-"""Operations that are over on no rank before every rank has come: no rank is their root."""
 
 
 class Direction(NamedTuple):
@@ -53,14 +48,10 @@ class Call(Frozen):
     """A call of one rank."""
 
     group: str
-    order: int
-    """``record_id``: the order in which this rank made its calls."""
-    seq: int
-    """``collective_seq_id``, the number of the collective in its group; of a P2P call, ``p2p_seq_id``."""
-    operation: str
-    """``all_reduce``, ``_all_gather_base``, ``send 0->1``: the name without ``nccl:``."""
-    state: str
-    """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
+    order: int  # `record_id`: the order in which this rank made its calls
+    seq: int  # `collective_seq_id`, the number of the collective in its group; of a P2P call, `p2p_seq_id`
+    operation: str  # `all_reduce`, `_all_gather_base`, `send 0->1`: the name without `nccl:`
+    state: str  # `scheduled`, `started` or `completed`, as the watchdog of that rank saw it last
     is_p2p: bool
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -90,13 +81,10 @@ class Durations(NamedTuple):
 
     numbers: array[int]
     orders: array[int]
-    created_ns: array[int]
-    """By the clock of this rank's host."""
+    created_ns: array[int]  # by the clock of this rank's host
     milliseconds: array[float]
-    spent: array[float]
-    """What this rank has spent in all calls of all groups up to its end, in milliseconds."""
-    untimed: array[int]
-    """Number of calls before it of which the duration is not known."""
+    spent: array[float]  # what this rank has spent in all calls of all groups up to its end, in milliseconds
+    untimed: array[int]  # number of calls before it of which the duration is not known
 
 
 @record
@@ -105,27 +93,23 @@ class Recorded(Record):
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
-    last: Call | None = None
+    last: Call | None = None  # the last one of all
     durations: dict[str, Durations] = field(default_factory=dict)
     """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    """The name of each group by its number on this rank, ``pg_id``."""
+    ids: dict[str, str] = field(default_factory=dict)  # the name of each group by its number on this rank, `pg_id`
     total: int = 0
-    first: int = 0
-    """The lowest number of a call: where it is not 0, earlier ones were overwritten."""
+    first: int = 0  # the lowest number of a call: where it is not 0, earlier ones were overwritten
     active_ns: int = 0
+    """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
 
 
 class _Row(NamedTuple):
-    """An entry, with what its place among the others depends on."""
-
     entry: Mapping[str, Any]
     group: str
     lane: _Lane
-    number: int
-    """Of the collective, or of the P2P call or the batch of them."""
+    number: int  # of the collective, or of the P2P call or the batch of them
     nth: int
 
 
@@ -138,15 +122,15 @@ def direction(operation: str) -> Direction | None:
     return Direction(here, there) if arrow == "->" else Direction(there, here)
 
 
-def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
+def select_entries(record: Recorded, entries: Sequence[Mapping[str, Any]]) -> None:
     """Keep the entries that show how far this rank got: a few of the 2,000 in a dump.
 
     Args:
         entries: oldest first.
     """
-    record = Recorded(total=len(entries))
+    record.total = len(entries)
     if not entries:
-        return record
+        return
     record.first = _order(entries[0])
     times = [entry.get(key) for key in _TIMES for entry in entries[-_RECENT:]]
     record.active_ns = max([0, *(time for time in times if type(time) is int and time < 1 << 63)])
@@ -155,7 +139,6 @@ def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     if any(type(entry.get("duration_ms")) in (float, int) for entry in entries):
         _time(record, entries)
     record.last = _call(_group_of(entries[-1])[0], entries[-1])
-    return record
 
 
 def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
@@ -187,10 +170,7 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
 
 
 def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
-    """Keep the last calls that are over, and the first that are not.
-
-    All before one that is over are over, too: of calls in a batch or in a CUDA graph the recorder sees no end.
-    """
+    # All before a call that is over are over, too: the recorder sees no end of calls in a batch or a CUDA graph.
     last: dict[_Lane, int] = {}
     for place, row in enumerate(rows):
         if row.entry.get("state") == "completed" or (batches and _batch(row.group, row.entry) in batches):
@@ -238,10 +218,7 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
-    """Return whether this stands for calls that were made as one.
-
-    A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
-    """
+    # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
@@ -285,10 +262,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
 
 
 def _elements(sizes: Any) -> tuple[int, ...]:
-    """Return how many elements each tensor has.
-
-    Until version 2.1 a single size stands where later a list of them does.
-    """
+    # Until version 2.1 a single size stands where later a list of them does.
     if not isinstance(sizes, (list, tuple)):
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]

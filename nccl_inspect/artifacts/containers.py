@@ -9,8 +9,7 @@ from dataclasses import field
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-DEFAULT_SHM = 64 << 20
-"""Bytes of /dev/shm that a container gets where nothing else is asked for."""
+DEFAULT_SHM = 64 << 20  # bytes of /dev/shm that a container gets where nothing else is asked for
 _RELEVANT = re.compile(r"(?:NCCL|RCCL|FI|OFI|UCX|RDMAV|GLOO|TORCH|CUDA|NVIDIA)_\w+")
 """Variables that are kept: others may hold secrets, and say nothing of NCCL."""
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\d{1,2})?)(m|k|[KMGTPE]i?)?")
@@ -22,23 +21,19 @@ class Variable(Frozen):
     """A variable that a file gives to a program."""
 
     name: str
-    value: str | None
-    """None where it comes from elsewhere (``valueFrom``)."""
+    value: str | None  # None where it comes from elsewhere (`valueFrom`)
     line: int
-    owner: str
-    """Who gets it: the container, the script."""
+    owner: str  # who gets it: the container, the script
 
 
 @frozen
 class Ended(Frozen):
     """Holds how a container or pod ended, as who runs it says."""
 
-    reason: str
-    """``OOMKilled``, ``Evicted``, ``Error``, …"""
+    reason: str  # `OOMKilled`, `Evicted`, `Error`, …
     code: int | None
     line: int
-    where: str
-    """The part of the file: ``status.containerStatuses[0].state.terminated``."""
+    where: str  # the part of the file: `status.containerStatuses[0].state.terminated`
     text: str
     when: str = ""
     restarts: int = 0
@@ -51,8 +46,7 @@ class Place(Frozen):
     file: str
     path: str
     tree: Node
-    names: dict[str, str]
-    """Names of a container's keys there; keys that cannot occur there are missing."""
+    names: dict[str, str]  # names of a container's keys there; keys that cannot occur there are missing
 
 
 @record
@@ -60,27 +54,20 @@ class Container(Record):
     """Holds what one container is given."""
 
     name: str
-    path: str
-    """In the file: ``spec.template.spec.containers[0]``."""
+    path: str  # in the file: `spec.template.spec.containers[0]`
     line: int
     image: str = ""
     resources: dict[str, str] = field(default_factory=dict)
     privileged: bool = False
     capabilities: frozenset[str] = frozenset()
-    user: int | None = None
-    """None where nothing says under which user it runs: most images, root."""
-    shm: float = DEFAULT_SHM
-    """Bytes of /dev/shm; infinite where nothing but memory limits it."""
+    user: int | None = None  # None where nothing says under which user it runs: most images, root
+    shm: float = DEFAULT_SHM  # bytes of /dev/shm; infinite where nothing but memory limits it
     shm_line: int = 0
-    devices: tuple[str, ...] = ()
-    """Passed in by the user: ``/dev/infiniband``."""
-    memlock: float | None = None
-    """The limit on locked memory that is asked for; None where none is."""
+    devices: tuple[str, ...] = ()  # passed in by the user: `/dev/infiniband`
+    memlock: float | None = None  # the limit on locked memory that is asked for; None where none is
     env: list[Variable] = field(default_factory=list)
-    tree: Node = ABSENT
-    """What of it a fix may add to."""
-    elsewhere: Place | None = None
-    """Where the parts stand that the trainer of a TrainJob replaces."""
+    tree: Node = ABSENT  # what of it a fix may add to
+    elsewhere: Place | None = None  # where the parts stand that the trainer of a TrainJob replaces
 
     def asks(self, *names: str) -> bool:
         """Return whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
@@ -122,10 +109,8 @@ class Pod(Record):
     """A pod, the template of pods, or a container of docker."""
 
     file: str
-    kind: str
-    """``Pod``, ``PyTorchJob``, …; ``container`` for docker's."""
-    name: str
-    """Of the pod, or of what makes pods."""
+    kind: str  # `Pod`, `PyTorchJob`, …; `container` for docker's
+    name: str  # of the pod, or of what makes pods
     path: str
     line: int
     containers: list[Container]
@@ -136,15 +121,13 @@ class Pod(Record):
     networks: str = ""
     namespace: str = ""
     node: str = ""
-    machine: str = ""
-    """The type of machine that it asks for: ``p4d.24xlarge``."""
+    machine: str = ""  # the type of machine that it asks for: `p4d.24xlarge`
     hostname: str = ""
     owner: str = ""
     address: str = ""
     ended: list[Ended] = field(default_factory=list)
     tree: Node = ABSENT
-    runtime: str = ""
-    """The runtime that a TrainJob refers to and adds nothing else to: it has the rest of its pods."""
+    runtime: str = ""  # the runtime that a TrainJob refers to and adds nothing else to: it has the rest of its pods
 
     @property
     def is_template(self) -> bool:

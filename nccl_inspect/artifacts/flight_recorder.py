@@ -18,15 +18,14 @@ from typing import Any
 from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, select_entries
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import loads
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, frozen, record
 
 KIND = "flight recorder dump"
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
-WORLD = "0"
-"""The name of the group of all ranks."""
+WORLD = "0"  # the name of the group of all ranks
 
 
 @frozen
@@ -45,35 +44,17 @@ class Group(Frozen):
 
 
 @record
-class Dump(Record):
+class Dump(Recorded):
     """Holds what one rank recorded."""
 
-    name: str
-    version: str
-    rank: int | None
-    """From the name of the file: the dump itself does not hold it."""
-    nccl_version: str | None
-    groups: dict[str, Group]
-    recorded: Recorded = field(default_factory=Recorded)
+    name: str = ""
+    version: str = ""
+    rank: int | None = None  # from the name of the file: the dump itself does not hold it
+    nccl_version: str | None = None
+    groups: dict[str, Group] = field(default_factory=dict)
     enqueued: dict[str, int] = field(default_factory=dict)
     """The last collective of each group that this rank has called, by ``pg_status``; of groups without P2P calls."""
-    is_partial: bool = False
-    """Whether earlier calls were overwritten, or calls left out."""
-
-    @property
-    def calls(self) -> dict[str, list[Call]]:
-        """Return the last completed calls of each group and the first that are not, oldest first."""
-        return self.recorded.calls
-
-    @property
-    def last(self) -> Call | None:
-        """Return the last one of all."""
-        return self.recorded.last
-
-    @property
-    def active_ns(self) -> int:
-        """Return when the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
-        return self.recorded.active_ns
+    is_partial: bool = False  # whether earlier calls were overwritten, or calls left out
 
     def identity(self) -> Identity:
         """Return what identifies its job."""
@@ -132,22 +113,21 @@ def _read(name: str, data: bytes) -> Dump:
         raise ValueError("it has no list of entries")
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
     status = _status(document.get("pg_status"))
-    entries = [entry for entry in document.get("entries", ()) if isinstance(entry, dict)]
-    record = select_entries(_with_open_end(entries, status))
-    groups = _groups(document.get("pg_config"))
-    for group, desc in record.descriptions.items():
-        groups.setdefault(group, Group(group, desc, ()))
-    pairwise = {group for group, _ in record.transfers}  # the last work may be a P2P call, with a number of its own
-    return Dump(
+    dump = Dump(
         name=name,
         version=as_text(document.get("version")),
         rank=int(match[1]) if match and len(match[1]) < 8 else None,
         nccl_version=as_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
-        groups=groups,
-        recorded=record,
-        enqueued={group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise},
-        is_partial=record.first > 0 or (not record.total and any(last > 0 for last in status.values())),
+        groups=_groups(document.get("pg_config")),
     )
+    entries = [entry for entry in document.get("entries", ()) if isinstance(entry, dict)]
+    select_entries(dump, _with_open_end(entries, status))
+    for group, desc in dump.descriptions.items():
+        dump.groups.setdefault(group, Group(group, desc, ()))
+    pairwise = {group for group, _ in dump.transfers}  # the last work may be a P2P call, with a number of its own
+    dump.enqueued = {group: status[key] for key, group in dump.ids.items() if key in status and group not in pairwise}
+    dump.is_partial = dump.first > 0 or (not dump.total and any(last > 0 for last in status.values()))
+    return dump
 
 
 def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -166,7 +146,6 @@ def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> 
 
 
 def _status(listed: Any) -> dict[str, int]:
-    """Return the last work enqueued in each group, by the group's number on this rank; JSON has it as text."""
     entries = listed.items() if isinstance(listed, dict) else ()
     enqueued: dict[str, int] = {}
     for key, entry in entries:

@@ -14,8 +14,7 @@ from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
 _DAY = 86_400.0
-_ZONES = 14 * 3600.0
-"""The most by which a clock without zone may be off."""
+_ZONES = 14 * 3600.0  # the most by which a clock without zone may be off
 _JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
 _MOST_SHOWN = 3
 NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
@@ -26,25 +25,17 @@ NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
 class Identity(Frozen):
     """Holds what a file names of its job; what it does not name is empty."""
 
-    comms: Mapping[int, str] = field(default_factory=dict)
-    """Hashes of communicators, each as the file writes it."""
+    comms: Mapping[int, str] = field(default_factory=dict)  # hashes of communicators, each as the file writes it
     pids: frozenset[int] = frozenset()
-    sizes: frozenset[int] = frozenset()
-    """Ranks of its process groups."""
+    sizes: frozenset[int] = frozenset()  # ranks of its process groups
     world: int | None = None
-    rank: int | None = None
-    """Of the job, where the file is about one."""
-    hosts: frozenset[str] = frozenset()
-    """Short names of the hosts that it is about."""
-    are_all_hosts: bool = False
-    """Whether a job on none of these hosts is another one."""
+    rank: int | None = None  # of the job, where the file is about one
+    hosts: frozenset[str] = frozenset()  # short names of the hosts that it is about
+    are_all_hosts: bool = False  # whether a job on none of these hosts is another one
     prefixes: tuple[str, ...] = ()
-    numbers: frozenset[str] = frozenset()
-    """Numbers that a scheduler gave to the job."""
-    active: float | None = None
-    """When the job ran, in seconds since 1970."""
-    is_of_many: bool = False
-    """Whether it may be about several jobs: files about machines, lists of pods."""
+    numbers: frozenset[str] = frozenset()  # numbers that a scheduler gave to the job
+    active: float | None = None  # when the job ran, in seconds since 1970
+    is_of_many: bool = False  # whether it may be about several jobs: files about machines, lists of pods
 
 
 @record
@@ -53,10 +44,8 @@ class Traits(Record):
 
     comms: frozenset[int]
     pids: frozenset[int]
-    sizes: tuple[int, ...]
-    """Ranks of its communicators, the largest first."""
-    hosts: frozenset[str]
-    """Short names, also those that a collector gave to printers."""
+    sizes: tuple[int, ...]  # ranks of its communicators, the largest first
+    hosts: frozenset[str]  # short names, also those that a collector gave to printers
     sources: tuple[str, ...]
     began: Moment | None
     ended: Moment | None
@@ -85,7 +74,6 @@ class Traits(Record):
 
 
 def _find_dates(times: Iterable[str | None]) -> list[Moment]:
-    """Return the moments that have a date, where all of them are of one clock."""
     moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
     return moments if len({when.clock for when in moments}) == 1 else []
 
@@ -148,7 +136,6 @@ def _other_size(evidence: Identity, job: Traits) -> str | None:
 
 
 def _other_time(evidence: Identity, job: Traits) -> str | None:
-    """Return what was recorded days away from the log."""
     if evidence.active is None or job.began is None or job.ended is None:
         return None
     before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds

@@ -74,12 +74,9 @@ class Allotment:
         self._traits: list[Traits] = []
         self._of: list[list[Artifact]] = []
         self._folders: dict[PurePath, dict[int, None]] = {}
-        self._on: dict[str | None, list[int]] = {}
-        """The jobs on each host; below None those without one."""
-        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}
-        """Those of several jobs."""
-        self.left: list[Artifact] = []
-        """What fits none of several jobs, or several, with the reason."""
+        self._on: dict[str | None, list[int]] = {}  # the jobs on each host; below None those without one
+        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}  # those of several jobs
+        self.left: list[Artifact] = []  # what fits none of several jobs, or several, with the reason
 
     def begin(self, jobs: Sequence[Share]) -> None:
         """Share the evidence out."""
@@ -158,25 +155,18 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
 
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
-_DUMPING = "watchdog-dump"
-"""The role of lines with which a rank announces its dump."""
+_DUMPING = "watchdog-dump"  # the role of lines with which a rank announces its dump
 
 
 class _Timeout(NamedTuple):
-    """A call that ran out of time, by the log."""
-
     seq: int
     numel: int | None
-    is_later: bool
-    """Whether it may have begun after the rank wrote its dump."""
-    began: float | None
-    """When, in seconds of the day, by the clock of its host."""
+    is_later: bool  # whether it may have begun after the rank wrote its dump
+    began: float | None  # when, in seconds of the day, by the clock of its host
 
 
-_ZONES = 900.0
-"""Seconds by which clocks of two zones may differ, or a multiple."""
-_EARLY, _LATE = 20.0, 120.0
-"""Seconds by which a line may seem too early, and by which PyTorch may print it too late."""
+_ZONES = 900.0  # seconds by which clocks of two zones may differ, or a multiple
+_EARLY, _LATE = 20.0, 120.0  # seconds by which a line may seem too early, and by which PyTorch may print it too late
 _LAST_WORDS = "terminated with exception: "
 """Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
 _FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
@@ -261,7 +251,6 @@ def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
 
 
 def _is_of_time(call: Call, timeout: _Timeout) -> bool:
-    """Return whether it began when the log says, in some zone."""
     if timeout.began is None or call.created_ns <= 0:
         return True
     return (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES <= _EARLY + _LATE

@@ -14,8 +14,7 @@ from typing import Any
 from nccl_inspect.util.records import Record, record
 
 _MAX_BYTES = 32 << 20
-MAX_VALUES = 2_000_000
-"""Values of a file, with all that its aliases stand for."""
+MAX_VALUES = 2_000_000  # values of a file, with all that its aliases stand for
 MAX_DEPTH = 100
 _JSON_LINE = re.compile(rb"[ \t\[\]{}\r]|$")
 _NULL = ("", "~", "null", "Null", "NULL")
@@ -27,17 +26,13 @@ _MERGE = "<<"
 class Node(Record):
     """A value of a document: a text, a mapping, a sequence, or nothing at all."""
 
-    line: int = 0
-    """Of its first character, from 1; 0 for what is not there."""
+    line: int = 0  # of its first character, from 1; 0 for what is not there
     column: int = 0
-    text: str | None = None
-    """Of a scalar as it is written, without quotes; None for null and for all else."""
+    text: str | None = None  # of a scalar as it is written, without quotes; None for null and for all else
     entries: dict[str, Node] = field(default_factory=dict)
     elements: list[Node] = field(default_factory=list)
-    kind: str = ""
-    """``scalar``, ``mapping`` or ``sequence``; empty for what is not there."""
-    is_flow: bool = False
-    """Written in brackets, as all of JSON is: indentation means nothing there."""
+    kind: str = ""  # `scalar`, `mapping` or `sequence`; empty for what is not there
+    is_flow: bool = False  # written in brackets, as all of JSON is: indentation means nothing there
 
     def __bool__(self) -> bool:
         return bool(self.kind)
@@ -98,8 +93,7 @@ class _Reader:
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
-        self._anchors: dict[str, tuple[Node, int]] = {}
-        """Each with the number of values in it."""
+        self._anchors: dict[str, tuple[Node, int]] = {}  # each with the number of values in it
         self._values = 0
 
     def read(self) -> Iterator[Node]:

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from nccl_inspect.artifacts import NotOfKindError
 from nccl_inspect.util.records import Frozen, frozen
 
-_LEAD = re.compile(
+_LEAD = re.compile(  # what a terminal shows before the output: blank lines, and the command behind a prompt
     rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
 )
-"""What a terminal shows before the output: blank lines, and the command behind a prompt."""
 _MAX_LEADS = 8
 _MAX_HEAD = 1 << 14
 _LABEL = re.compile(rb"([A-Za-z0-9][\w.-]{0,252}): ?")
@@ -41,8 +40,7 @@ class Item(Frozen):
     part: str
     """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``inodes``,
     ``provider``, ``counter`` or ``list`` (that all of a kind were listed)."""
-    name: str
-    """Such as ``mlx5_0``, ``0000:18:00.0``, ``nvidia_peermem``."""
+    name: str  # such as `mlx5_0`, `0000:18:00.0`, `nvidia_peermem`
     values: Mapping[str, Any] = field(default_factory=dict)
     line: int = 1
     text: str = ""

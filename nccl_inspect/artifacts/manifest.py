@@ -28,8 +28,7 @@ _MACHINE = "node.kubernetes.io/instance-type"
 _JOB = "TrainJob"
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _PARTIAL = (_JOB, *_RUNTIMES)
-_TRAINED = ("node", "trainer")
-"""What runtimes call the container that the trainer of a TrainJob replaces."""
+_TRAINED = ("node", "trainer")  # what runtimes call the container that the trainer of a TrainJob replaces
 _OVERRIDES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 """Where a TrainJob may add anything to its pods."""
 _OF_TRAINER = {"resources": "resourcesPerNode"}
@@ -184,7 +183,6 @@ def _env(node: Node) -> Iterator[tuple[str, str | None, int]]:
 
 
 def _list_ends(status: Node) -> list[Ended]:
-    """Return how the pod and its containers ended."""
     ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":
         text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"

@@ -17,15 +17,11 @@ from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
 
-_FOLDER = "hosts"
-"""What lies in a folder of this name lies in folders that are named after hosts."""
-_ABOVE = 2
-"""Folders above a file that may be named after its host."""
+_FOLDER = "hosts"  # what lies in a folder of this name lies in folders that are named after hosts
+_ABOVE = 2  # folders above a file that may be named after its host
 _MAX_NAMES = 3
-_CARDS = ("port", "gid", "counter")
-"""Parts of a machine that are named after the card."""
-_MAX_PART = 255
-"""Letters of the name of a file, as file systems have it."""
+_CARDS = ("port", "gid", "counter")  # parts of a machine that are named after the card
+_MAX_PART = 255  # letters of the name of a file, as file systems have it
 _START = re.compile(r"(?<![a-z0-9])")
 _END = re.compile(r"(?![a-z0-9]|[-_]\d)")
 """Where a name may begin and end: ``node-1`` in ``node-1.ibstat`` and ``ibstat_node-1``, not in ``node-12``."""
@@ -66,8 +62,7 @@ class Hosts:
         return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
 
-hosts_of = lru_cache(maxsize=8)(Hosts)
-"""The same for the same names: rules ask line by line."""
+hosts_of = lru_cache(maxsize=8)(Hosts)  # the same for the same names: rules ask line by line
 
 
 def join_hosts(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
@@ -111,13 +106,6 @@ def identify(artifact: Artifact, hosts: Hosts | None = None) -> Identity:
 def _join_host(
     artifact: Artifact, hosts: Hosts, most: int, gpus: Mapping[str, set[str]], nics: Mapping[str, set[str]]
 ) -> Artifact:
-    """Return a file with its hosts.
-
-    Args:
-        most: GPUs that the job uses on a host.
-        gpus: their bus ids on each host.
-        nics: the InfiniBand and RoCE cards that NCCL lists on each host.
-    """
     value = artifact.value
     if not isinstance(value, Report | Topology):
         return artifact

@@ -14,11 +14,9 @@ from typing import Any, NoReturn
 
 _LIST_MARKS = {f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")}
 """By which PyTorch writes lists of one type (torch/jit/_pickle.py)."""
-_MEMO = 1 << 22
-"""Places in the memo that are never too many; beyond them there is one for four bytes of data at most."""
-_WIDEST = 9
-"""Bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones."""
-_RUN = re.compile(
+_MEMO = 1 << 22  # places in the memo that are never too many; beyond them there is one for four bytes of data at most
+_WIDEST = 9  # bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones.
+_RUN = re.compile(  # opcodes that need no look at their values: a run of them is passed at once
     rb"(?s:"
     rb"[hKq]."  # what stands most often comes first
     rb"|[^BCFGIJKLMPSTUVXcghijpqr.\x80\x82-\x84\x8a-\x8e\x95\x96]++"  # no argument
@@ -27,7 +25,6 @@ _RUN = re.compile(
     rb"|[Jj\x84]....|[M\x83]..|[\x80\x82].|[G\x95].{8}"  # of fixed length
     rb")*+"
 )
-"""Opcodes that need no look at their values: a run of them is passed at once."""
 _LENGTHS = {**dict.fromkeys(b"XTB\x8b", 4), **dict.fromkeys(b"UC\x8c\x8a", 1), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
 """Opcodes with the width of the length that follows them."""
 
@@ -78,7 +75,6 @@ def _check(data: bytes) -> None:
 
 
 def _behind(data: bytes, at: int) -> int:
-    """Return the place behind a value that tells its length."""
     width = _LENGTHS[data[at]]
     length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
     if length > len(data):

@@ -44,27 +44,21 @@ _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs
 class Member(Frozen):
     """A rank of a communicator."""
 
-    rank: int
-    """In the communicator."""
-    host: str | None = None
-    """As RAS names it: an address."""
+    rank: int  # in the communicator
+    host: str | None = None  # as RAS names it: an address
     pid: int | None = None
     gpu: int | None = None
-    launched: int = 0
-    """Operations of one kind."""
+    launched: int = 0  # operations of one kind
 
 
 @record
 class Mismatch(Record):
     """Ranks of a communicator that have launched different numbers of one operation."""
 
-    comm_id: str
-    """``0x15182f3f22f8233d``: the ``commId`` of the log."""
+    comm_id: str  # `0x15182f3f22f8233d`: the `commId` of the log
     operation: str
-    members: list[Member]
-    """All ranks; where the answer is text those that it lists."""
-    usual: int | None = None
-    """The most that several ranks have launched, where the answer is text."""
+    members: list[Member]  # all ranks; where the answer is text those that it lists
+    usual: int | None = None  # the most that several ranks have launched, where the answer is text
 
     @property
     def behind(self) -> list[Member]:
@@ -78,16 +72,11 @@ class State(Record):
     """Ranks of a communicator that say the same of it, where others say something else or where it is an error."""
 
     comm_id: str
-    what: str
-    """A status: ``RUNNING``, ``INIT``, ``FINALIZE``, ``ABORT``, ``NOCOMM``; or an error in words."""
-    line: int
-    """Of a text; 1 of JSON."""
-    members: list[Member]
-    """Those that the answer lists."""
-    count: int = 0
-    """How many there are, listed or not."""
-    stage: str = ""
-    """Of an error: ``Initialization`` or ``Asynchronous``."""
+    what: str  # a status: `RUNNING`, `INIT`, `FINALIZE`, `ABORT`, `NOCOMM`; or an error in words
+    line: int  # of a text; 1 of JSON
+    members: list[Member]  # those that the answer lists
+    count: int = 0  # how many there are, listed or not
+    stage: str = ""  # of an error: `Initialization` or `Asynchronous`
 
 
 @frozen
@@ -97,39 +86,29 @@ class Lost(Frozen):
     host: str | None
     pid: int | None
     comm_id: str | None = None
-    rank: int | None = None
-    """In that communicator."""
-    is_dead: bool = False
-    """Whether RAS gave it up: no connection to it can be made."""
-    line: int = 1
-    """Of a text; 1 of JSON."""
+    rank: int | None = None  # in that communicator
+    is_dead: bool = False  # whether RAS gave it up: no connection to it can be made
+    line: int = 1  # of a text; 1 of JSON
 
 
 @record
 class Answer(Record):
     """One answer of RAS."""
 
-    name: str
-    """Of the file."""
+    name: str  # of the file
     nccl_version: str | None = None
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Ranks of each communicator, where the answer lists them."""
+    sizes: dict[str, int] = field(default_factory=dict)  # ranks of each communicator, where the answer lists them
     mismatches: list[Mismatch] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    errors: list[State] = field(default_factory=list)
-    """What ranks report, most frequent first."""
-    states: list[State] = field(default_factory=list)
-    """Of communicators whose ranks differ in it."""
+    errors: list[State] = field(default_factory=list)  # what ranks report, most frequent first
+    states: list[State] = field(default_factory=list)  # of communicators whose ranks differ in it
     launched: dict[str, dict[str, int]] = field(default_factory=dict)
     """The operations of each communicator that all its ranks have launched equally often; JSON only."""
-    lines: dict[str, int] = field(default_factory=dict)
-    """Line number of each communicator in a text."""
-    pids: set[int] = field(default_factory=set)
-    """All processes that it names."""
+    lines: dict[str, int] = field(default_factory=dict)  # line number of each communicator in a text
+    pids: set[int] = field(default_factory=set)  # all processes that it names
     members: dict[str, list[Member]] = field(default_factory=dict)
     """The ranks of each communicator that it names with their processes."""
-    whole: list[str] = field(default_factory=list)
-    """The communicators of all processes."""
+    whole: list[str] = field(default_factory=list)  # the communicators of all processes
 
     def identity(self) -> Identity:
         """Return what identifies its job."""
@@ -195,7 +174,7 @@ def read(name: str, data: bytes) -> Answer:
     return _read_text(name, text)
 
 
-_ERRORS = {
+_ERRORS = {  # `ncclResult_t` in the words of the text; 0 and 7 (in progress) are not errors
     1: "Unhandled CUDA error",
     2: "System error",
     3: "Internal error",
@@ -204,7 +183,6 @@ _ERRORS = {
     6: "Remote process error",
     8: "Timeout",
 }
-"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are not errors."""
 _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 
@@ -248,7 +226,6 @@ def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
 
 
 def _status(entry: Mapping[str, Any]) -> str:
-    """Return the word for it in a text."""
     if entry.get("abort_flag"):
         return "ABORT"
     if entry.get("finalize_called") or entry.get("destroy_flag"):
@@ -257,7 +234,6 @@ def _status(entry: Mapping[str, Any]) -> str:
 
 
 def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
-    """Return a member; a TypeError for what is not a number."""
     pid, gpu = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))
     host = None if rank.get("host") is None else str(rank["host"])
     return Member(index(rank.get("rank", -1)), host, pid, gpu, launched)
@@ -310,7 +286,6 @@ def _read_text(name: str, text: str) -> Answer:
 
 
 def _name_members(answer: Answer, text: str) -> None:
-    """Note the version, ranks and processes that a text names, and the communicators of all processes."""
     version = _VERSION.search(text)
     answer.nccl_version = version[1] if version else None
     answer.pids.update(map(int, _PID.findall(text)))

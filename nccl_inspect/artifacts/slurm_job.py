@@ -14,8 +14,7 @@ KIND = "Slurm job"
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
-_ONE = re.compile(r"(?:\[[^\]]*\]|[^,\[\]])+")
-"""One of the nodes of a list: ``gpu-[01-04,7]`` of ``gpu-[01-04,7],login``."""
+_ONE = re.compile(r"(?:\[[^\]]*\]|[^,\[\]])+")  # one of the nodes of a list: `gpu-[01-04,7]` of `gpu-[01-04,7],login`
 MOST = 8 << 20
 
 
@@ -25,8 +24,7 @@ class Entry(Record):
 
     number: str
     values: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-    """Where each value stands."""
+    lines: dict[str, int] = field(default_factory=dict)  # where each value stands
 
     @property
     def nodes(self) -> set[str]:

@@ -297,7 +297,7 @@ def _blocked_transfer(
     kind, over = UNFINISHED, list[Part]()
     if away:  # the other side never came, or it is over there, as small sends are at once
         dump = rows.get(away[0])
-        transfers = None if dump is None or dump.is_partial else dump.recorded.transfers
+        transfers = None if dump is None or dump.is_partial else dump.transfers
         made = None if transfers is None else transfers.get((group.name, next(iter(next(iter(waiting.values()))))), 0)
         if made is None or not 0 < call.nth <= made:
             absent, silent = ([rank for rank in away if (rank in rows) is is_here] for is_here in (True, False))

@@ -21,16 +21,11 @@ from nccl_inspect.artifacts.calls import Durations
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
 from nccl_inspect.util.records import Frozen, frozen
 
-FEWEST = 16
-"""Calls in which some rank is late: fewer may be chance."""
-_AGAIN = 0.9
-"""Share of them in which it is the same rank."""
-_MOST = 3 / 4
-"""A rank is late where it spends at most this share of the time in calls that the next one spends there."""
-_LEAST_MS = 1.0
-"""That much less time it spends in them."""
-_WORTH = 0.1
-"""Share of the time that the others lose."""
+FEWEST = 16  # calls in which some rank is late: fewer may be chance
+_AGAIN = 0.9  # share of them in which it is the same rank
+_MOST = 3 / 4  # a rank is late where it spends at most this share of the time in calls that the next one spends there
+_LEAST_MS = 1.0  # that much less time it spends in them
+_WORTH = 0.1  # share of the time that the others lose
 
 
 @frozen
@@ -50,18 +45,13 @@ class Straggler(Frozen):
 
     rank: int
     group: Group
-    late: int
-    """Calls to which it came last."""
-    compared: int
-    """Calls of which it is known how long all ranks of the group waited in them and before."""
-    share: float
-    """Of the time from the first to the last of them: that long the others waited for it."""
-    gap_ms: float
-    """How long the others usually wait for it."""
+    late: int  # calls to which it came last
+    compared: int  # calls of which it is known how long all ranks of the group waited in them and before
+    share: float  # of the time from the first to the last of them: that long the others waited for it
+    gap_ms: float  # how long the others usually wait for it
     plain: float
     """That share of the time in these very calls: the others may have waited for it in calls of other groups, too."""
-    calls: tuple[Timed, Timed]
-    """The call in which another rank waited the longest, on this rank and on that one."""
+    calls: tuple[Timed, Timed]  # the call in which another rank waited the longest, on this rank and on that one
 
 
 def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
@@ -70,7 +60,7 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
     Args:
         dumps: of any number of ranks; groups count of which all ranks are there.
     """
-    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.recorded.durations}
+    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.durations}
     stragglers: dict[int, Straggler] = {}
     for group, members in standstill.groups(by_rank) if len(by_rank) > 1 else ():
         if len(members) > 1 and all(rank in by_rank for rank in members):
@@ -82,7 +72,7 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
 
 
 def _find_in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
-    durations = [timed for rank in members if (timed := by_rank[rank].recorded.durations.get(group.name))]
+    durations = [timed for rank in members if (timed := by_rank[rank].durations.get(group.name))]
     if len(durations) < len(members):
         return None
     spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations]

@@ -48,7 +48,6 @@ _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 
 def _df(lines: list[Line]) -> Iterator[Item]:
-    """Yield the file systems, sizes in bytes and in inodes."""
     block, part = 1, "filesystem"
     for line in lines:
         if line.text.startswith("Filesystem"):
@@ -68,7 +67,6 @@ _STATES = {"state": "state", "physical state": "physical", "phys state": "physic
 
 
 def _ports(lines: list[Line]) -> Iterator[Item]:
-    """Yield the ports of ``ibstat``, ``ibstatus`` and ``ibv_devinfo``, each with the line that shows what is wrong."""
     card, model, ports = "", "", list[tuple[str, dict[str, Any], Line]]()
     for line, _, key, text in pairs(lines):
         key = key.lower()
@@ -107,7 +105,6 @@ _ETHTOOL = compile_later(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
 
 
 def _nic_counters(lines: list[Line]) -> Iterator[Item]:
-    """Yield the counters, each by the name of its card or network interface."""
     interface = ""
     for line in lines:
         text, card, port = line.text.strip(), interface, ""
@@ -126,10 +123,9 @@ def _nic_counters(lines: list[Line]) -> Iterator[Item]:
 
 
 _BUS_ID = compile_later(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_WANTED = compile_later(
+_WANTED = compile_later(  # all else is nothing that rules ask for
     r"ECC Errors/|Remapped Rows/|Retired Pages/|Clocks (?:Throttle|Event) Reasons/|Fabric/|GPU Link Info/Link Width/"
 )
-"""All else is nothing that rules ask for."""
 
 
 def _nvidia_smi_query(lines: list[Line]) -> Iterator[Item]:

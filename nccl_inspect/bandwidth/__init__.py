@@ -19,8 +19,7 @@ from nccl_inspect.util.wording import count, list_words
 if TYPE_CHECKING:
     from nccl_inspect.judging.facts import Facts
 
-LOW, VERY_LOW = 0.8, 0.5
-"""Parts of the least that is expected, below which there is a warning, and an error."""
+LOW, VERY_LOW = 0.8, 0.5  # parts of the least that is expected, below which there is a warning, and an error
 
 
 def measure(facts: Facts) -> list[Measured]:
@@ -47,8 +46,7 @@ def compile_line(line: str, **parts: str) -> re.Pattern[str]:
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
-_ASKS = "(--platform)"
-"""What reasons end with that a machine type would remove."""
+_ASKS = "(--platform)"  # what reasons end with that a machine type would remove
 
 
 def size_text(number: int) -> str:

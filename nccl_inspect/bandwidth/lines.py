@@ -19,8 +19,7 @@ TAG = r"(?:\[[\w, ./-]{1,80}\](?:<std\w+>)?:? ?|\d{1,5}: ?|\d{4}-\d\d-\d\dT[\d:.
 """What launchers and collectors put in front of a line."""
 CELLS = r"(?:(?:sum|prod|min|max|avg|all|none|mulsum) +)?{0}(?:\s+{0})*".format(r"(?:[\d.eE+/NA*-]+|-?inf|-?nan)")
 """The rest of a row, of which the beginning may be on another line."""
-KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
-"""What a document of results in JSON has."""
+KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')  # what a document of results in JSON has
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
 _SPEED_WORDS = (
@@ -28,11 +27,10 @@ _SPEED_WORDS = (
     b"iter_time;seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;"
     b"ished training"
 ).split(b";")
-_WORDS = (
+_WORDS = (  # one of these is in each line of results that is kept, but for those of numbers only
     b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
     b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'
 ).split(b";")
-"""One of these is in each line of results that is kept, but for those of numbers only."""
 _SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
     rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"
@@ -53,12 +51,9 @@ _NUMBERS = compile_later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + r
 _BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
 """A row that a message of NCCL interrupts."""
 _OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
-_WIDEST = 4096
-"""Bytes of a line that are kept; a document in JSON is one line."""
-NEAR = 1 << 17
-"""Bytes of a block that are looked at from its beginning, and to both sides of the head of a table."""
-_SAMPLE = 1 << 12
-"""Bytes of each block that are looked at for the speed of a training."""
+_WIDEST = 4096  # bytes of a line that are kept; a document in JSON is one line
+NEAR = 1 << 17  # bytes of a block that are looked at from its beginning, and to both sides of the head of a table
+_SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a training
 
 
 def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:

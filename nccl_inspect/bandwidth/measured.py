@@ -33,11 +33,9 @@ from nccl_inspect.util.wording import count
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that data goes round a ring or tree for."""
 _RANGES, _ANY = ("ranks", "nodes", "per_node"), (0, math.inf)
-_TWO = 2
-"""Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
+_TWO = 2  # nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most
 _NVLS_SINCE = (2, 17)
-_WITH_SWITCH = 8
-"""GPUs of a machine whose NVLinks go to switches, so that each pair has all of them."""
+_WITH_SWITCH = 8  # GPUs of a machine whose NVLinks go to switches, so that each pair has all of them
 
 
 @frozen
@@ -45,14 +43,11 @@ class Setup(Frozen):
     """Holds what ran a benchmark."""
 
     operation: str
-    is_sure: bool
-    """Whether it certainly was this operation."""
+    is_sure: bool  # whether it certainly was this operation
     ranks: int
-    nodes: int
-    """0 for unknown."""
+    nodes: int  # 0 for unknown
     per_node: int
-    names: frozenset[str]
-    """Of the GPUs, without the maker."""
+    names: frozenset[str]  # of the GPUs, without the maker
 
 
 @frozen
@@ -65,10 +60,8 @@ class Expected(Frozen):
     source: str
     floor: float | None = None
     """Below it all is low, where the log does not show what makes the difference; None where ``low`` decides."""
-    part: str = "nvlink"
-    """What limits: ``network``, ``nvlink`` or ``pcie``."""
-    is_assumed: bool = False
-    """Whether the rate of the NICs is not known, and the usual ones are taken."""
+    part: str = "nvlink"  # what limits: `network`, `nvlink` or `pcie`
+    is_assumed: bool = False  # whether the rate of the NICs is not known, and the usual ones are taken
 
 
 @frozen
@@ -80,8 +73,7 @@ class Nics(Frozen):
     network: str
     has_gdr: bool | None
     source: str
-    least: int = 0
-    """How many it uses, where it lists more than that: some may be meant for something else."""
+    least: int = 0  # how many it uses, where it lists more than that: some may be meant for something else
 
 
 def complete_setup(facts: Facts, ran: Setup) -> Setup:
@@ -149,7 +141,6 @@ def _explain_unknown(facts: Facts, ran: Setup) -> str:
 
 
 def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
-    """Return the names of the GPUs: those of the log, else what GPUs of that machine type are called."""
     if ran.names or machine is None:
         return set(ran.names)
     alike = [entry for entry in platforms.load_platforms().values() if entry.gpu_names and entry.gpu == machine.gpu]
@@ -233,7 +224,6 @@ def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | N
 
 
 def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
-    """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
     shares, for_each = load_figures("published")["shares"], carried / max(ran.per_node, 1)
     if ran.operation == "alltoall" or not (ran.is_sure or is_most):
         return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else shares["alltoall"])
@@ -248,13 +238,10 @@ def _round(value: float) -> float:
     return round(value) if value >= 20 else round(value, 1)
 
 
-_RAMP = 4 << 20
-"""Bytes for each rank: a message of that size reaches half of the plateau at the latest."""
+_RAMP = 4 << 20  # bytes for each rank: a message of that size reaches half of the plateau at the latest
 _MOST_RAMP = 1 << 30
-_LEAST = 64 << 20
-"""Bytes below which latency counts on any hardware."""
-_LARGE = 0.75
-"""The part of the plateau that a message must be able to reach to be judged."""
+_LEAST = 64 << 20  # bytes below which latency counts on any hardware
+_LARGE = 0.75  # the part of the plateau that a message must be able to reach to be judged
 _DIP, _COUNTS = 0.4, 0.25
 """A dip is below that part of what smaller messages gave, if these gave at least that part of the peak."""
 _SAME = 0.01
@@ -354,7 +341,6 @@ def least_share(size: int, ranks: int) -> float:
 
 
 def _sizes(rows: Iterable[Row]) -> list[Sized]:
-    """Return the better and the other of out of place and in place for each size."""
     by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
     ordered = {size: sorted(some, key=lambda row: -row.busbw) for size, some in sorted(by_size.items())}
     return [Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()]

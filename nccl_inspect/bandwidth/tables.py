@@ -39,15 +39,12 @@ _FORM = {
 }
 _TOOLS = [(tool["name"], re.compile(tool["line"])) for tool in _FIGURES["tools"]]
 _CELLS = 4
-_MOST_BETWEEN = 5000
-"""Lines of NCCL at most between the parts of a row."""
+_MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-PROGRAM = "the program"
-"""Of a user, which prints a sentence."""
+PROGRAM = "the program"  # of a user, which prints a sentence
 _GBIT = 8
-_NONE = -1.0
-"""Stands for N/A."""
+_NONE = -1.0  # stands for N/A
 _MIB_PER_S = (1 << 20) / 1e9
 
 
@@ -60,8 +57,7 @@ class Row(Frozen):
     busbw: float
     line: Evidence
     in_place: bool = False
-    errors: float | None = None
-    """Wrong values, or the largest error in old releases; None where nothing was checked."""
+    errors: float | None = None  # wrong values, or the largest error in old releases; None where nothing was checked
     type: str = ""
     redop: str = ""
     root: int = -1
@@ -74,29 +70,20 @@ class Table(Record):
 
     tool: str = "nccl-tests"
     operation: str = ""
-    is_sure: bool = True
-    """Whether the operation is stated, or nothing else fits."""
-    ranks: int = 0
-    """0 for unknown."""
+    is_sure: bool = True  # whether the operation is stated, or nothing else fits
+    ranks: int = 0  # 0 for unknown
     nodes: int = 0
-    is_whole: bool = False
-    """Whether the list of ranks is."""
-    hosts: dict[str, set[int]] = field(default_factory=dict)
-    """The devices that are listed, by host."""
+    is_whole: bool = False  # whether the list of ranks is
+    hosts: dict[str, set[int]] = field(default_factory=dict)  # the devices that are listed, by host
     gpus: set[str] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     warmup: int | None = None
-    counts_wrong: bool | None = None
-    """Whether the last column counts wrong values; None where there is no head."""
-    columns: int = 0
-    """Of one placement, as the head has them; 0 where there is none."""
-    is_in_place: bool = False
-    """Whether there are results in place only."""
+    counts_wrong: bool | None = None  # whether the last column counts wrong values; None where there is no head
+    columns: int = 0  # of one placement, as the head has them; 0 where there is none
+    is_in_place: bool = False  # whether there are results in place only
     pids: set[int] = field(default_factory=set)
-    start: int = 0
-    """The order of the line that names its program."""
-    fits: bool = True
-    """Whether the rows can be those of the operation that is stated."""
+    start: int = 0  # the order of the line that names its program
+    fits: bool = True  # whether the rows can be those of the operation that is stated
     listed: set[int] = field(default_factory=set)
 
     @property
@@ -138,11 +125,9 @@ class _Reader:
     def __init__(self, lines: Sequence[Evidence]) -> None:
         self.tables: list[Table] = []
         self._lines = lines
-        self._program = ""
-        """Of a command in front of its table."""
+        self._program = ""  # of a command in front of its table
         self._unit = 1.0
-        self._average = 3
-        """The column of the average of perftest."""
+        self._average = 3  # the column of the average of perftest
         self._columns = ("busbw", "algbw")
         self._is_matrix = False
 
@@ -333,7 +318,6 @@ class _Reader:
             self._take_link(text, line)
 
     def _take_link(self, text: str, line: Evidence) -> None:
-        """Take in a line of a program that measures single links."""
         tool = self._table.tool
         if match := _FORM["perftest-head"].search(text):
             if tool != "perftest":
@@ -367,7 +351,6 @@ def _read_number(word: str) -> float | None:
 
 
 def _make_finite(value: object) -> float:
-    """Return a finite number, or 0 for what is none, such as the speed of what takes no time."""
     number = _read_number(str(value))
     return number if number is not None and number != _NONE and isfinite(number) else 0.0
 
@@ -378,14 +361,12 @@ def _list_entries(document: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _plain_operation(name: str) -> str:
-    """Return an operation as nccl-tests call it."""
     name = name.removesuffix("_perf").removesuffix("_into_tensor").removesuffix("_tensor").removesuffix("_base")
     known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
     return known.get(name, "alltoall" if name in ("all_to_all", "all_to_all_single") else name)
 
 
 def _conclude(table: Table) -> None:
-    """Find the operation and the number of ranks of a table of nccl-tests, as far as its rows tell them."""
     is_headless = table.counts_wrong is None
     if is_headless:  # the root came with the count
         has_root = any(row.root >= 0 or row.redop for row in table.rows)
@@ -423,7 +404,6 @@ def _conclude(table: Table) -> None:
 
 
 def _width(dtype: str) -> int:
-    """Return the bytes of a type by its name: ``uint64``, ``bfloat16``, ``f8e4m3``."""
     bits = re.search(r"64|32|16|8", dtype)
     return _FIGURES["bytes"].get(dtype) or (int(bits[0]) // 8 if bits else 4)
 
@@ -445,11 +425,10 @@ _ROUNDED = re.compile(r"train_steps_per_second['\"]?[\s:=]+['\"]?([\d.]+(?:[eE][
 _BAR = re.compile(
     r"(?:([^|%]*?):? +)?\b(\d+)%\|[^|]*\| *(\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<[^,\]]*, *(?:[\d.]+s/it|[\d.]+it/s)"
 )
-_OF_ANOTHER = re.compile(
+_OF_ANOTHER = re.compile(  # what programs show the progress of, besides a training
     r"(?i)load|fetch|download|map|filter|token|generat|sav|process|convert|eval|valid|pack|cast|shard|compil|warm|captur"
     r"|predict|test|sanity|infer|prompt"
 )
-"""What programs show the progress of, besides a training."""
 
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
@@ -475,7 +454,6 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
 
 
 def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
-    """Yield what the progress bar of a training states, at its last line."""
     bars: dict[tuple[str, int], tuple[float, int, Evidence]] = {}
     for line in lines:
         match = _BAR.search(line.text) if "%|" in line.text else None
@@ -492,7 +470,6 @@ def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
 
 
 def _value(text: str) -> float:
-    """Return a number or a time in seconds; 0 where it is none."""
     days, _, clock = text.rpartition(" days, " if "days" in text else " day, ")
     parts = re.split("[:m]", clock.replace(",", ""))
     try:

@@ -22,23 +22,18 @@ from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, escape_controls
 
-_SEVERAL = {
+_SEVERAL = {  # modules with several commands, each a function of its name
     "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "traffic"),
     "about": ("rules", "completion", "help"),
 }
-"""Modules with several commands, each a function of its name."""
 _PARTS = ("manual", "shared", *_SEVERAL)
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
-EXITS_AFTERWARDS = object()
-"""The object of the context if the process exits after the command."""
-_KEPT = 6 << 20
-"""Bytes: more than a block of a log and its lines take; twice as many would fragment the memory."""
-_DEFAULT = "summarize"
-"""The command for a log without a command."""
+EXITS_AFTERWARDS = object()  # the object of the context if the process exits after the command
+_KEPT = 6 << 20  # bytes: more than a block of a log and its lines take; twice as many would fragment the memory
+_DEFAULT = "summarize"  # the command for a log without a command
 _SPELLINGS = {"summarise": "summarize", "anonymise": "anonymize"}
-_PATH = frozenset("./*?[")
-"""No command has these characters, so a name with one of them is that of a log."""
+_PATH = frozenset("./*?[")  # no command has these characters, so a name with one of them is that of a log
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
@@ -130,7 +125,6 @@ def prepare_command(command: click.Command) -> click.Command:
 
 
 def _width() -> int:
-    """Return columns for help; click's own minimum is 50."""
     columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
     return max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)
 

@@ -23,8 +23,7 @@ Examples:
   nccl-inspect rules --format json -o rules.json
 """
 _NAMES = ("name", "category", "severity", "title")
-_BESIDE = 56
-"""Columns that name, category and severity take beside the title."""
+_BESIDE = 56  # columns that name, category and severity take beside the title
 _MIN_TITLE = 20
 
 

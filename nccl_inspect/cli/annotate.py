@@ -26,8 +26,7 @@ from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_l
 
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
-_MAX_BYTES = 8 << 20
-"""Size of a generation of remembered messages."""
+_MAX_BYTES = 8 << 20  # size of a generation of remembered messages
 _EXAMPLES = """
 Examples:
   nccl-inspect annotate job.log | less -R
@@ -48,7 +47,6 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
 
 def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """Yield the logs in blocks of lines with their notes; what could not be read is said at the end."""
     problems: list[NoInputError] = []
     lines: dict[str, int] = {}
     for source in blocks.find(logs):
@@ -67,17 +65,13 @@ def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
 
 
 class _Margin:
-    """Puts notes below lines."""
-
     def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
         self._grammar = grammar
         self._only_nccl = only_nccl
         self._style = style
-        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
-        """Productions by level and message."""
+        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)  # productions by level and message
         self._noted: set[Production] = set()
-        self.has_nccl = False
-        """Whether there was a line of NCCL, or one related to it."""
+        self.has_nccl = False  # whether there was a line of NCCL, or one related to it
 
     def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
         block = b"\n".join(lines)
@@ -101,7 +95,6 @@ class _Margin:
                 yield paint(f"    ^ {production.says}", "dim", self._style)
 
     def _read_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        """Return the productions of lines without a prefix, by the position of the last line of each message."""
         if any(map(prefix.split, lines)):
             return {}
         readings = Excerpt(self._grammar).readings(lines)

@@ -16,8 +16,7 @@ from nccl_inspect.util.atomic_files import STDOUT
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode, escape_controls
 
-_MAX_PIPED = 1 << 20
-"""Bytes: more than any line has."""
+_MAX_PIPED = 1 << 20  # bytes: more than any line has
 _MAX_LINES = 100
 _EXAMPLES = """
 Examples:
@@ -71,13 +70,11 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
 
 def _join_wrapped(lines: list[str]) -> list[str]:
-    """Return the lines without repetitions; one line if they are a wrapped one."""
     line = meaning.rejoin(lines, engine.load_grammar()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 
 def _explain_text(text: str, out: shared.Output) -> str:
-    """Return the page of a rule, or the meaning of a line."""
     page, style = explaining.rule_page(text), out.style
     if page is not None:
         width = shared.output_width(out.target, PAGE_WIDTH)

@@ -71,10 +71,8 @@ _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"
 _WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
-_HYPHEN = "\u2011"
-"""Stands for a hyphen at which no line may end."""
-_MIN_CONTINUED = 20
-"""Columns below which a command is not continued on the next line."""
+_HYPHEN = "\u2011"  # stands for a hyphen at which no line may end
+_MIN_CONTINUED = 20  # columns below which a command is not continued on the next line
 
 
 class Example(NamedTuple):
@@ -182,7 +180,6 @@ def _long_name(parameter: click.Parameter) -> str:
 
 
 def _continue_command(command: str, width: int) -> Iterator[str]:
-    """Yield a command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return
@@ -204,5 +201,4 @@ def _continue_command(command: str, width: int) -> Iterator[str]:
 
 
 def _unbroken(text: str) -> str:
-    """Return text in which the names of options are not broken."""
     return _OPTION.sub(lambda match: match[0].replace("-", _HYPHEN), text)

@@ -33,10 +33,8 @@ from nccl_inspect.report.tables import (
 from nccl_inspect.util.records import pick_fields
 
 VERDICTS = ("ok", "fallback", "unknown")
-_MANY = 50
-"""Rows of a table beyond which it says how to narrow it."""
-_READABLE = 200
-"""Columns of a matrix of hosts that still has the number of pairs."""
+_MANY = 50  # rows of a table beyond which it says how to narrow it
+_READABLE = 200  # columns of a matrix of hosts that still has the number of pairs
 _EXAMPLES = """
 Examples:
   nccl-inspect paths job.log
@@ -49,12 +47,11 @@ Examples:
   nccl-inspect paths job.log --finding gdr-disabled
   nccl-inspect paths job.log --transport NET/Socket --format csv -o tcp.csv
 """
-_COLUMNS = (
+_COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
     *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
     *("shared", "channels", "communicators", "verdict", "rules", "guessed", "expected"),
     *("src_nic", "dst_nic"),
 )
-"""Of the CSV: the keys of the JSON that fit into a cell."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="List the path of each rank pair, as a table or matrix.")
@@ -159,7 +156,6 @@ def _matrix(paths: Selection, width: int, job: Job, by: str | None) -> str:
 
 
 def _matrix_csv(matrix: Grid) -> str:
-    """Return a row for each sender; semicolons separate several ways between two hosts."""
     times, rows = "" if matrix.by == "rank" else "{} x ", []
     for src in matrix.names:
         cells = [matrix.cells.get((src, dst), {}).items() for dst in matrix.names]
@@ -169,7 +165,6 @@ def _matrix_csv(matrix: Grid) -> str:
 
 
 def _matrix_json(matrix: Grid) -> str:
-    """Return names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
 
     def ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
         numbers = ((clean(pick_fields(kind, "detail", "gdr", "verdict")), pairs) for kind, pairs in cell.items())

@@ -26,8 +26,7 @@ from nccl_inspect.traffic import BY, FORMATS, count_traffic
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.wording import count
 
-Answered = tuple[Sequence[Record], str]
-"""The rows that fit the options, and the message if there is none."""
+Answered = tuple[Sequence[Record], str]  # the rows that fit the options, and the message if there is none
 
 
 def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:

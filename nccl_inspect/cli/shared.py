@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
     from nccl_inspect.model.job import Job
 
-_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")
-"""Variables with which pipes get colors, too; NO_COLOR outweighs them."""
-_CLOSED = 141
-"""The exit status of a shell for a program that SIGPIPE ended."""
+_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")  # variables with which pipes get colors, too; NO_COLOR outweighs them
+_CLOSED = 141  # the exit status of a shell for a program that SIGPIPE ended
 
 
 def choose_style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -128,7 +126,6 @@ def _pack_options(into: str, pack: Callable[..., object], **parts: object) -> Ca
 
 
 def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
-    """Set the limit for this command and its worker processes."""
     if value is not None:
         compression.parse_size(value)
         before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
@@ -260,7 +257,7 @@ def with_settings_file(options: Options) -> Options:
     return configuration.complete_options(options, path)
 
 
-job_options = together(
+job_options = together(  # they become part of the argument `options`
     click.option(
         "--job",
         metavar="N|NAME",
@@ -274,7 +271,6 @@ job_options = together(
         help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
     ),
 )
-"""They become part of the argument ``options``."""
 read_options = together(
     _remembered_option(
         "--jobs",
@@ -400,11 +396,10 @@ def print_problems(problems: Sequence[str]) -> None:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
 
 
-_KNOWN_SUFFIXES = (
+_KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under such a name is a mistake
     *("csv", "tsv", "xls", "xlsx", "ods", "parquet", "htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
     *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
 )
-"""Suffixes that state a file's format: plain text under such a name is a mistake."""
 
 
 def format_option(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:
@@ -516,7 +511,6 @@ def check_target(ctx: click.Context) -> str:
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:
-    """Return the input file that would be overwritten; empty if there is none."""
     if name == "-":
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""

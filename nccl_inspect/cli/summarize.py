@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
     from nccl_inspect.pipeline.options import Options
 
-_BRIEF = ("text", "markdown")
-"""Formats of ``--brief``."""
+_BRIEF = ("text", "markdown")  # formats of `--brief`
 _EXAMPLES = """
 Examples:
   nccl-inspect summarize job.log

@@ -21,17 +21,14 @@ from nccl_inspect.util.records import values
 
 BATCH = 20_000
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_NESTED = {
+_NESTED = {  # fields that hold tuples
     "ranks": pa.list_(pa.int64()),
     "trees": pa.list_(pa.list_(pa.int64())),
     "devices": pa.list_(pa.list_(pa.string())),
     "values": pa.map_(pa.string(), pa.string()),
 }
-"""Fields that hold tuples."""
-_CONVERTED = ("values", "devices")
-"""Those of them that hold what is written as text."""
-FIRST = ("kind", *Where._fields, "dialect", "production", "message")
-"""The columns that every table begins with."""
+_CONVERTED = ("values", "devices")  # those of them that hold what is written as text
+FIRST = ("kind", *Where._fields, "dialect", "production", "message")  # the columns that every table begins with
 
 
 @cache

@@ -70,7 +70,6 @@ _NOWHERE = Where()
 
 
 def _place_field(name: str) -> Any:
-    """Return the property that gives what is known of the place of a line."""
     return property(attrgetter(f"where.{name}"))
 
 

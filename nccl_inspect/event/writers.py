@@ -18,21 +18,17 @@ from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_val
 from nccl_inspect.util.atomic_files import strip_compression
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_REMEMBERED = 1 << 11
-"""Texts that were written and are still known, of each kind."""
+_REMEMBERED = 1 << 11  # texts that were written and are still known, of each kind
 _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 
 
 class Format(NamedTuple):
     """Holds how events are written."""
 
-    write: _Writer
-    """Takes the events, the kinds whose columns are wanted (all when empty), and where to write to."""
+    write: _Writer  # takes the events, the kinds whose columns are wanted (all when empty), and where to write to
     suffixes: tuple[str, ...]
-    text: bool = False
-    """Whether a terminal can show it."""
-    streams: bool = True
-    """Whether it can be written to a pipe."""
+    text: bool = False  # whether a terminal can show it
+    streams: bool = True  # whether it can be written to a pipe
 
 
 def find_kinds(names: Iterable[str]) -> frozenset[str]:
@@ -162,11 +158,10 @@ def _name_values(name: str, value: Any) -> Any:
     return dict(value) if name == "values" else value
 
 
-FORMATS: dict[str, Format] = {
+FORMATS: dict[str, Format] = {  # by name, as `--format` has them
     "parquet": Format(_parquet, (".parquet", ".pq"), streams=False),
     "arrow": Format(_arrow, (".arrow", ".feather", ".ipc")),
     "arrow-stream": Format(partial(_arrow, is_file=False), (".arrows",)),
     "csv": Format(_csv, (".csv",), text=True),
     "jsonl": Format(_jsonl, (".jsonl", ".ndjson"), text=True),
 }
-"""By name, as ``--format`` has them."""

@@ -43,8 +43,7 @@ _IN_FRONT = ("standard-", "ml.", "nvidia-")
 _OR = " or "
 _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
 """A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
-_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
-"""A GPU model of data centers in a name."""
+_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")  # a GPU model of data centers in a name
 
 
 @frozen
@@ -52,8 +51,7 @@ class Source(Frozen):
     """Holds where something is stated."""
 
     url: str
-    states: tuple[str, ...]
-    """Keys of the platform."""
+    states: tuple[str, ...]  # keys of the platform
 
 
 @frozen
@@ -63,16 +61,11 @@ class Signs(Frozen):
     Or what a log shows of it.
     """
 
-    settings: tuple[str, ...] = ()
-    """``NAME=VALUE``; several with spaces between them must all be there."""
-    networks: tuple[str, ...] = ()
-    """Networks that NCCL or a plugin names."""
-    plugin: tuple[str, ...] = ()
-    """The platform as aws-ofi-nccl calls it."""
-    nvlink_domain: int = 0
-    """How many GPUs multi-node NVLink joins."""
-    gpus: tuple[str, ...] = ()
-    """Names of GPUs as the driver has them, which another sign needs beside it."""
+    settings: tuple[str, ...] = ()  # `NAME=VALUE`; several with spaces between them must all be there
+    networks: tuple[str, ...] = ()  # networks that NCCL or a plugin names
+    plugin: tuple[str, ...] = ()  # the platform as aws-ofi-nccl calls it
+    nvlink_domain: int = 0  # how many GPUs multi-node NVLink joins
+    gpus: tuple[str, ...] = ()  # names of GPUs as the driver has them, which another sign needs beside it
 
 
 @frozen
@@ -230,8 +223,7 @@ def _suggest_name(plain: str) -> str:
     return suggestion(plain, names) or "known are " + ", ".join(names)
 
 
-_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-"""Settings that keep GPUs from P2P that NCCL would use."""
+_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")  # settings that keep GPUs from P2P that NCCL would use
 
 
 def expect_of_job(
@@ -269,24 +261,19 @@ def expect_of_job(
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 """One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
-NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")
-"""All signs that are networks, for the same reason."""
+NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")  # all signs that are networks, for the same reason
 
 
 @frozen
 class Shown(Frozen):
     """Holds what a log shows of its machines."""
 
-    settings: AbstractSet[tuple[str, str]] = frozenset()
-    """Names and values, without what a plugin set."""
+    settings: AbstractSet[tuple[str, str]] = frozenset()  # names and values, without what a plugin set
     networks: AbstractSet[str] = frozenset()
-    plugin: tuple[str, ...] = ()
-    """The platform as aws-ofi-nccl calls it, in the order of the log."""
-    nvlink_domain: int = 0
-    """The most GPUs that multi-node NVLink joins, as far as the log shows."""
+    plugin: tuple[str, ...] = ()  # the platform as aws-ofi-nccl calls it, in the order of the log
+    nvlink_domain: int = 0  # the most GPUs that multi-node NVLink joins, as far as the log shows
     gpu_names: AbstractSet[str] = frozenset()
-    gpus: int = 0
-    """The most GPUs of a host."""
+    gpus: int = 0  # the most GPUs of a host
 
 
 def recognise_platform(shown: Shown) -> Platform | None:
@@ -304,7 +291,6 @@ def recognise_platform(shown: Shown) -> Platform | None:
 
 
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
-    """Return the types that fit every sign in the log."""
     networks = {name for name in shown.networks if _any_fits(NETWORKS, [name])}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
@@ -333,12 +319,9 @@ def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
 class Network(Frozen):
     """Holds what rules ask about a network."""
 
-    rdma: bool = True
-    """Whether NICs read and write memory there."""
-    plugin: str = ""
-    """What NCCL needs to use it, as people call it; empty where NCCL itself can."""
-    vendor: str = ""
-    """Of the cloud whose network it is."""
+    rdma: bool = True  # whether NICs read and write memory there
+    plugin: str = ""  # what NCCL needs to use it, as people call it; empty where NCCL itself can
+    vendor: str = ""  # of the cloud whose network it is
 
 
 @cache
@@ -356,14 +339,10 @@ def find_network(name: str | None) -> Network:
 class NicFamily(Frozen):
     """Holds what rules ask about NICs."""
 
-    name: str
-    """As people call it."""
-    devices: str
-    """Names of its devices; ``*`` stands for anything."""
-    gdr: bool
-    """Whether GPUDirect RDMA works with it over NCCL's own InfiniBand transport."""
-    source: str
-    """Where that is stated."""
+    name: str  # as people call it
+    devices: str  # names of its devices; `*` stands for anything
+    gdr: bool  # whether GPUDirect RDMA works with it over NCCL's own InfiniBand transport
+    source: str  # where that is stated
 
 
 @cache

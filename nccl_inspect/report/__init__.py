@@ -20,16 +20,12 @@ if TYPE_CHECKING:
 class Style(Frozen):
     """The look of a report; formats for programs use the last two fields only."""
 
-    width: int = 100
-    """Columns of the terminal."""
+    width: int = 100  # columns of the terminal
     color: bool = False
     verbose: bool = False
-    tight: int = 0
-    """How much of a long text is left to ``verbose``, from nothing to 3."""
-    indent: bool = False
-    """Whether to indent a document for programs."""
-    only: frozenset[str] = frozenset()
-    """The fields to write to such a document; all if empty."""
+    tight: int = 0  # how much of a long text is left to `verbose`, from nothing to 3
+    indent: bool = False  # whether to indent a document for programs
+    only: frozenset[str] = frozenset()  # the fields to write to such a document; all if empty
 
 
 class Format(Protocol):

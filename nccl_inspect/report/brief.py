@@ -31,13 +31,10 @@ from nccl_inspect.util.text import cut, escape_controls
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3
-_MAX_TEXT = 240
-"""Characters of prose; a command is never cut."""
-_MAX_LINE = 400
-"""Of all other lines: they name hosts and quote messages."""
+_MAX_TEXT = 240  # characters of prose; a command is never cut
+_MAX_LINE = 400  # of all other lines: they name hosts and quote messages
 _MAX_QUOTED = 200
-_STEPS = ("fix", "do", "more")
-"""Labels of texts to paste."""
+_STEPS = ("fix", "do", "more")  # labels of texts to paste
 _MAX_KINDS = 4
 _MAX_SIGNS = 2
 _IN_HEADLINE = ("failures", "log quality")
@@ -49,12 +46,9 @@ _LEFT_OUT_FIRST = ("open", "sign", "sign", "evidence", "cost", "evidence", "sinc
 class BriefLine(NamedTuple):
     """One line, without its mark-up."""
 
-    label: str
-    """Empty for the verdict."""
-    text: str
-    """A step of a fix: a command whose part before the comment can be pasted, or prose."""
-    quote: str = ""
-    """A line of the log."""
+    label: str  # empty for the verdict
+    text: str  # a step of a fix: a command whose part before the comment can be pasted, or prose
+    quote: str = ""  # a line of the log
 
 
 def lines(job: Job) -> list[BriefLine]:
@@ -145,7 +139,6 @@ def _job(job: Job) -> Iterator[BriefLine]:
 
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
-    """Return three lines in the order of the log: those that show cause and effect, then the cause, then errors."""
     if told is None or lead is None:
         notice = find_unexplained(job)
         others = [other for other in job.unexplained if other is not notice]
@@ -164,7 +157,6 @@ def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evid
 
 
 def _fit_sentences(text: str) -> str:
-    """Return as many whole sentences as fit one line."""
     text = " ".join(text.split())
     if len(text) <= _MAX_TEXT:
         return text

@@ -31,12 +31,10 @@ _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")
 _MAX_GUESSES = 2
 _MAX_RUNS = 12
-_LEAST = 60.0
-"""Seconds without a line that are worth mentioning."""
+_LEAST = 60.0  # seconds without a line that are worth mentioning
 
 
 def _describe_gap(job: Job, are_ok: bool) -> str:
-    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
     ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
     begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
     starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
@@ -45,7 +43,6 @@ def _describe_gap(job: Job, are_ok: bool) -> str:
 
 
 def _is_end(finding: Finding) -> bool:
-    """Return whether a finding says where a log ends that may be cut, or the job stuck."""
     return finding.clue and finding.category == "failures"
 
 
@@ -108,10 +105,8 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
         yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
 
 
-MOST_STEPS = 4
-"""Steps of a fix that are shown; later ones are less likely to help, or cost more."""
-_FIRST_EVIDENCE = 3
-"""Lines of evidence of the first finding; the others show one."""
+MOST_STEPS = 4  # steps of a fix that are shown; later ones are less likely to help, or cost more
+_FIRST_EVIDENCE = 3  # lines of evidence of the first finding; the others show one
 MORE = "-v shows all of each"
 
 
@@ -167,15 +162,13 @@ _MAX_PROBLEMS = 5
 _MAX_HOSTS = 3
 _MAX_DEVICES = 4
 _MAX_GROUPS = 4
-_MAX_PARTS = 6
-"""Of the ranks of one group."""
+_MAX_PARTS = 6  # of the ranks of one group
 _MAX_MESSAGE = 300
 _MAX_NAMED = 2
 _MAX_MEASURED = 3
 _LOOKS = ("parent", "nranks", "nnodes", "channels", "state")
 _BY_VERDICT = ("low", "unknown", "ok")
-MAX_ERRORS = 10
-"""Errors without a rule that formats for machines show."""
+MAX_ERRORS = 10  # errors without a rule that formats for machines show
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -183,10 +176,8 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
-_COMMAND = "command-failed"
-"""The rule for a command that failed whatever NCCL shows."""
-_TRACEBACK_HEAD = "torch/rank-traceback"
-"""How a traceback begins: what it leads to says more."""
+_COMMAND = "command-failed"  # the rule for a command that failed whatever NCCL shows
+_TRACEBACK_HEAD = "torch/rank-traceback"  # how a traceback begins: what it leads to says more
 
 
 def verdict_line(job: Job) -> str:
@@ -307,7 +298,6 @@ def reason(job: Job) -> str:
 
 
 def _summarize_paths(job: Job) -> tuple[str, list[str]]:
-    """Return how good the paths are, and what is not judged: findings of rules that are left out are not shown."""
     of_all, verdicts, unjudged = f"of {count(len(job.paths), 'path')}", Counter[str](), []
     for kind, number in job.paths.count_kinds():
         verdicts[kind.verdict] += number
@@ -380,7 +370,6 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the measured bandwidth, the furthest behind first, and how fast a training runs."""
     entries = sorted(job.bandwidth, key=lambda entry: (_BY_VERDICT.index(entry.verdict), entry.ratio or 0))
     lead = find_lead(job)
     if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
@@ -440,7 +429,6 @@ def _setting(setting: Setting) -> str:
 
 
 def _size(job: Job) -> str:
-    """Return the ranks and the hosts; hosts without a known rank are listed separately."""
     if not job.hosts:
         return "unknown from this log; run the job with NCCL_DEBUG=INFO"
     parts = []
@@ -504,14 +492,10 @@ class Outlined(NamedTuple):
     """A finding that reports show with those that it explains, or that explain it."""
 
     finding: Finding
-    nested: list[Finding]
-    """Its causes and its effects."""
-    untold: list[Finding]
-    """They without effects that the story of the job tells, unless verbose."""
-    accepted: list[str]
-    """The accepted findings that explain it, in words."""
-    is_brief: bool
-    """Whether it takes one line."""
+    nested: list[Finding]  # its causes and its effects
+    untold: list[Finding]  # they without effects that the story of the job tells, unless verbose
+    accepted: list[str]  # the accepted findings that explain it, in words
+    is_brief: bool  # whether it takes one line
 
 
 def outline_findings(job: Job, verbose: bool) -> list[Outlined]:
@@ -566,15 +550,13 @@ def _nest_findings(findings: list[Finding]) -> dict[str, str]:
 _VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
 """How a sentence continues after its subject."""
 _MAX_STORY_HOSTS = 2
-_MOST_ROWS = 64
-"""Rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown."""
+_MOST_ROWS = 64  # rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown
 
 
 class StoryLine(NamedTuple):
     """A line of the story is one thing that happened."""
 
-    where: str
-    """File and line."""
+    where: str  # file and line
     text: str
     is_lead: bool
 

@@ -26,8 +26,7 @@ from nccl_inspect.util.times import show_time
 from nccl_inspect.util.wording import count, ranks_word
 
 _NO_LINE = ": no line in the log"
-_MOST_PLACES = 2
-"""Most ranks that are named with their processes; for more, the hosts are named."""
+_MOST_PLACES = 2  # most ranks that are named with their processes; for more, the hosts are named
 _MOST_HOSTS = 3
 _MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
@@ -124,18 +123,15 @@ def _is_missed(place: Place, job: Job) -> bool:
 
 
 def _are_only_named(finding: Finding, job: Job) -> bool:
-    """Return whether the ranks of a finding are in messages only: no rank is known to have printed a line."""
     return bool(finding.ranks) and not (job.ranks_seen or _speakers(job))
 
 
 def _speakers(job: Job) -> set[int]:
-    """Return the ranks that failed first, or that are named in front of a line."""
     first = job.first_failure.ranks if job.first_failure else []
     return {*first, *(rank for entry in job.notices if (rank := rank_prefix(entry)) is not None)}
 
 
 def _describe_place(place: Place, is_missed: bool) -> str:
-    """Return a rank with its process, or a process without a rank; a missing rank as such."""
     parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
     parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
     parts += [f"pid {place.pid}"] if place.pid is not None else []
@@ -147,7 +143,6 @@ def _describe_place(place: Place, is_missed: bool) -> str:
 
 
 def _describe_begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """Return the first line that shows the fault, with its time."""
     names = short_names(job)
     if job.first_failure:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
@@ -187,7 +182,6 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
 
 
 def _end(job: Job, is_now: bool) -> str:
-    """Return the last line of the log, and its age, if known."""
     stamps, names = [row.stamps["last"] for row in job.timeline if "last" in row.stamps], short_names(job)
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)

@@ -218,19 +218,15 @@ def _number(rank: int | None) -> int:
     return -1 if rank is None else rank  # the log may not have it
 
 
-_FOLD_ABOVE = 128
-"""Ranks above which the time line has one row for each host."""
-_LATE = 0.02
-"""Part of the time line by which the last is behind the most, if it is worth a mark."""
-WIDTH = 1000
-"""Of the time line, in its own units."""
-PHASES = (
+_FOLD_ABOVE = 128  # ranks above which the time line has one row for each host
+_LATE = 0.02  # part of the time line by which the last is behind the most, if it is worth a mark
+WIDTH = 1000  # of the time line, in its own units
+PHASES = (  # from, to, the class of the bar, and what happens there
     ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
     ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
     ("completed", "connected", "connect", "until connections are set up (at first use since NCCL 2.22)"),
     ("connected", "ended", "run", "until the communicator is destroyed"),
 )
-"""From, to, the class of the bar, and what happens there."""
 MARKS = ("first", "started", "completed", "connected", "ended")
 
 
@@ -239,7 +235,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
 
 
 def _make_plot(entry: Measured) -> dict[str, Any]:
-    """Return a measured bandwidth over sizes, in the units of its picture; of each point whether it is a dip, too."""
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
     most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
 
@@ -286,7 +281,6 @@ def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, l
 
 
 def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
-    """Return versions of NCCL, driver and plug-ins: name, value, ranks, what is unusual, and a line that states it."""
     counts: dict[str, Counter[str]] = {}
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for notice in job.notices:

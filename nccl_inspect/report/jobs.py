@@ -15,12 +15,10 @@ from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranks_word
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
-MAX_ROWS = 20
-"""Jobs that are listed for people: the worst."""
+MAX_ROWS = 20  # jobs that are listed for people: the worst
 _MAX_CELL = 32
 _MAX_RANKS = 4
-_DROPPED = ("lines", "began", "NCCL", "culprit")
-"""Columns that are left out where there is no room, in this order."""
+_DROPPED = ("lines", "began", "NCCL", "culprit")  # columns that are left out where there is no room, in this order
 
 
 def headline(job: Job) -> str:
@@ -95,7 +93,6 @@ def render_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> 
 
 
 def _table(job: Job, style: Style) -> Iterator[str]:
-    """Yield the lines of a table with as many columns as fit."""
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]

@@ -63,7 +63,6 @@ def new_case(name: str, category: str) -> TestCase:
 
 
 def _verdict(category: str, verdict: str, why: str, text: str) -> TestCase:
-    """Return a case that fails if a job is slow or dead, even if only an error without a rule shows it."""
     case = new_case("verdict", category)
     if verdict == "unknown":
         case.result = [Skipped(escape_controls(why))]
@@ -83,7 +82,6 @@ def list_unread(job: Job) -> Iterator[TestCase]:
 
 
 def _case(job: Job, rule: str, category: str) -> TestCase | None:
-    """Return the case of a rule; None if it has no result."""
     findings = [finding for finding in job.findings if finding.rule == rule]
     accepted = [entry for entry in job.suppressed if entry.finding.rule == rule]
     open_questions = [question for question in job.not_judged if question.rule == rule]

@@ -45,7 +45,6 @@ def render(job: Job, style: Style) -> str:
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
-    """Yield several jobs: a table of all, then the worst few."""
     yield f"# {escape_markdown(jobs.headline(job))}"
     yield f"Worst: {escape_markdown(jobs.describe_worst(job))}"
     yield markdown_table(jobs.HEAD, [tuple(map(escape_markdown, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
@@ -158,7 +157,6 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 
 def _list_errors(job: Job, style: Style) -> str:
-    """Return the errors that no finding explains: none is dropped silently."""
     names, lines = short_names(job), []
     shown = job.unexplained[: None if style.verbose else _MAX_ERRORS]
     for notice in shown:

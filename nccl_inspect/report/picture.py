@@ -18,8 +18,7 @@ from nccl_inspect.util.records import Frozen, frozen, pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
-FOLD_ABOVE = 64
-"""Ranks above which hosts are drawn instead of ranks."""
+FOLD_ABOVE = 64  # ranks above which hosts are drawn instead of ranks
 UNKNOWN_HOST = "?"
 
 
@@ -29,11 +28,9 @@ class DrawnLink(Frozen):
 
     src: int
     dst: int
-    kind: str
-    """``ring``, ``tree`` or ``connection``."""
+    kind: str  # `ring`, `tree` or `connection`
     channels: tuple[int, ...]
-    detail: str | None = None
-    """The path, ``P2P/CUMEM``; None if the log has no connection line for it."""
+    detail: str | None = None  # the path, `P2P/CUMEM`; None if the log has no connection line for it
     transport: str | None = None
     gdr: bool | str | None = None
 
@@ -43,10 +40,8 @@ class DrawnShape(Frozen):
     """A ring or a tree, with the channels that have it."""
 
     channels: tuple[int, ...]
-    ranks: tuple[int | None, ...] = ()
-    """Of a ring, in its order."""
-    links: tuple[tuple[int | None, int | None], ...] = ()
-    """Of a tree: (parent, child)."""
+    ranks: tuple[int | None, ...] = ()  # of a ring, in its order
+    links: tuple[tuple[int | None, int | None], ...] = ()  # of a tree: (parent, child)
 
 
 @frozen
@@ -58,16 +53,13 @@ class View(Frozen):
     nranks: int
     channels: int | None
     parent: str | None
-    hosts: dict[str, list[int]]
-    """The ranks of each host; those of unknown hosts under ``?``."""
+    hosts: dict[str, list[int]]  # the ranks of each host; those of unknown hosts under `?`
     gpus: dict[int, Gpu] = field(default_factory=dict)
     rings: tuple[DrawnShape, ...] = ()
     trees: tuple[DrawnShape, ...] = ()
     links: tuple[DrawnLink, ...] = ()
-    others: tuple[str, ...] = ()
-    """Communicators that are not drawn."""
-    info: CommunicatorInfo | None = None
-    """The communicator; None for connections without one."""
+    others: tuple[str, ...] = ()  # communicators that are not drawn
+    info: CommunicatorInfo | None = None  # the communicator; None for connections without one
 
     @property
     def is_folded(self) -> bool:
@@ -104,8 +96,7 @@ class _Paths:
         self._by_pair = {(path.src, path.dst): path for path in job.paths}
         self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._of_communicator = group_values((name, path) for path in job.paths for name in path.communicators)
-        self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}
-        """The paths between ranks in a communicator."""
+        self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}  # the paths between ranks in a communicator
         for path in job.paths:
             for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
                 if host is not None:
@@ -178,8 +169,7 @@ class Look(NamedTuple):
     key: str
     words: str
     color: str
-    dashes: str
-    """In SVG notation; empty for a solid line."""
+    dashes: str  # in SVG notation; empty for a solid line
     dot_style: str
 
 

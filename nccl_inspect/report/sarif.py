@@ -26,10 +26,8 @@ from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts, r
 from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-"""By severity."""
-_Counts: TypeAlias = Counter[tuple[str, tuple[int, ...]]]
-"""Number of findings by rule and ranks."""
+LEVELS = {"error": "error", "warning": "warning", "info": "note"}  # by severity
+_Counts: TypeAlias = Counter[tuple[str, tuple[int, ...]]]  # number of findings by rule and ranks
 _EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n+")
 
@@ -63,7 +61,6 @@ def render(job: Job, style: Style) -> str:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    """Return the rule with its page, without the examples, which are the rule's tests."""
     page = _EXAMPLES.sub("", _TITLE.sub("", rule.page)).strip()
     return {
         "id": rule.name,

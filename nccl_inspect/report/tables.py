@@ -22,8 +22,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import fold_names, ranges
 
-_FOLD_ABOVE = 64
-"""Ranks above which the matrix is folded to hosts."""
+_FOLD_ABOVE = 64  # ranks above which the matrix is folded to hosts
 
 
 def gdr_word(gdr: bool | str | None) -> str:
@@ -80,12 +79,9 @@ class PathClass(Frozen):
 class Grid(Frozen):
     """The paths between all ends: rank by rank, above 64 ranks host by host."""
 
-    by: str
-    """``rank`` or ``host``."""
-    names: list[str]
-    """Of the rows, which send, and of the columns."""
-    cells: dict[tuple[str, str], dict[PathClass, int]]
-    """Number of rank pairs by kind."""
+    by: str  # `rank` or `host`
+    names: list[str]  # of the rows, which send, and of the columns
+    cells: dict[tuple[str, str], dict[PathClass, int]]  # number of rank pairs by kind
 
 
 def grid(paths: Selection, by: str | None) -> Grid:
@@ -190,7 +186,6 @@ _NO_LINE = "."
 
 
 def _mark(kind: PathClass, letters: Mapping[str, str]) -> str:
-    """Return the letter of a kind of path, with a sign if it is not good."""
     return letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
 
 
@@ -200,7 +195,6 @@ def _mark_words(paths: Selection) -> str:
 
 
 def _choose_letters(paths: Selection) -> dict[str, str]:
-    """Return a letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
         label = _kind(kind).label
@@ -211,13 +205,10 @@ def _choose_letters(paths: Selection) -> dict[str, str]:
     return letters
 
 
-UNBOUNDED = 1 << 30
-"""The width of a table in a file or a pipe: programs read it."""
-NOTHING = "-"
-"""The cell for unknown values and values that do not apply."""
+UNBOUNDED = 1 << 30  # the width of a table in a file or a pipe: programs read it
+NOTHING = "-"  # the cell for unknown values and values that do not apply
 _ELLIPSIS = "…"
-_BETWEEN = 2
-"""Blanks between columns."""
+_BETWEEN = 2  # blanks between columns
 _MIN_PREFIX = 4
 
 
@@ -234,7 +225,6 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
 
 
 def _value_text(value: object, flags: tuple[str, str] = ("no", "yes"), between: str = ", ") -> str:
-    """Return a value as text; empty where there is none."""
     if isinstance(value, bool):
         return flags[value]
     if isinstance(value, list):
@@ -318,14 +308,13 @@ def wrap_notes(notes: Sequence[str], width: int) -> list[str]:
 
 
 def _end_nics(path: Path) -> str:
-    """Return the NICs of sender and receiver; a question mark if the log lacks the line."""
     sender, receiver = path.nic_at("send"), path.nic_at("receive")
     if sender or receiver:
         return f"{sender or '?'} -> {receiver or '?'}"
     return path.nic or ("" if path.nic_index is None else str(path.nic_index))
 
 
-PAIR = (
+PAIR = (  # of the table of pairs
     Column("src", "src"),
     Column("dst", "dst"),
     Column("src_host", "src host", goes=1, folds=True, is_host=True, text=lambda path: path.src_host or "?"),
@@ -338,7 +327,6 @@ PAIR = (
     Column("expected", "expected", goes=7),
     Column("verdict", "verdict"),
 )
-"""Of the table of pairs."""
 _COMMUNICATORS = Column("communicators", "communicator")
 
 
@@ -411,7 +399,6 @@ def _group_hosts(hosts: Sequence[str], worst: _Worst) -> Iterator[list[Sequence[
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Return the head and the rows; in a group, paths within hosts precede those between them."""
     group_of = {host: at for at, group in enumerate(groups) for host in group}
     pairs = group_values(
         ((src != dst, group_of[src], group_of[dst]), known)

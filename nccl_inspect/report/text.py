@@ -32,8 +32,7 @@ from nccl_inspect.util.wording import count, list_words
 _MAX_ERRORS = 5
 _MAX_HEADLINE, _MAX_LABELLED, _MAX_SINCE = 4, 2, 5
 """Lines of the headline and of each part of the head under it; "since" holds places at its end, so it is not cut."""
-_HANG = 13
-"""Width of the column of labels of the head and the facts."""
+_HANG = 13  # width of the column of labels of the head and the facts
 _SCREEN = 30
 """Lines of a report with one finding on a terminal of 80 columns or more; if it has more, they are left to -v."""
 _WIDE, _TIGHTEST = 80, 4
@@ -44,12 +43,9 @@ _PARAGRAPH, _COMMUNICATORS, _FIXES, _EVIDENCE = (
     (3, 2, 2, 1, 1),
 )
 """Lines of a paragraph of a finding, rows of communicators, steps and lines of evidence, by how tight a report is."""
-_STORY = (6, 6, 5, 4, 3)
-"""Lines of what happened, by how tight a report is."""
-_NARROW_QUOTE = 4
-"""Lines of a quoted line on a narrow terminal."""
-_STEPS_UNDER = 2
-"""Steps of nested findings."""
+_STORY = (6, 6, 5, 4, 3)  # lines of what happened, by how tight a report is
+_NARROW_QUOTE = 4  # lines of a quoted line on a narrow terminal
+_STEPS_UNDER = 2  # steps of nested findings
 
 
 def render(job: Job, style: Style) -> str:
@@ -218,7 +214,6 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Yield the heading, and what and where if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block(
         "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
@@ -257,7 +252,6 @@ def _narrow_quote(text: str, style: Style, indent: int) -> list[str]:
 
 
 def _shorten_place(place: str, width: int) -> str:
-    """Return the file and line without the beginning of a name that would leave no room for anything else."""
     return place if len(place) <= width // 2 else f"…{place[1 - width // 2 :]}"
 
 
@@ -290,7 +284,6 @@ def _open_questions(job: Job, style: Style) -> Iterator[str]:
 
 
 def _unknown_lines(job: Job, style: Style) -> Iterator[str]:
-    """Yield unrecognized lines, ready to paste into an issue, and damaged ones."""
     if job.unrecognised:
         yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
         for entry in job.unrecognised:

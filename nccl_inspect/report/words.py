@@ -14,8 +14,7 @@ from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
-PAGE_WIDTH = 120
-"""Width of the Markdown pages."""
+PAGE_WIDTH = 120  # width of the Markdown pages
 _CODE = compile_later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LIST_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
 _PARAGRAPH = compile_later(rf"^(?! *[|#\n]).+(?:\n(?!{_LIST_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
@@ -26,8 +25,7 @@ _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "c
 _LINK = compile_later(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
 _HEADING = compile_later(r"^#+ (.*)$", re.MULTILINE)
 _ONE_RANK = compile_later(r"ranks(?= \d+(?:, line|$))")
-NARROW = 60
-"""Narrower terminals have no column for labels."""
+NARROW = 60  # narrower terminals have no column for labels
 _MIN_WIDTH = 40
 
 
@@ -132,8 +130,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-_MAX_LINE = 500
-"""Characters of a line of evidence, unless verbose: an issue holds 65,536 in all."""
+_MAX_LINE = 500  # characters of a line of evidence, unless verbose: an issue holds 65,536 in all
 _SPECIAL = compile_later(r"[\\`*_{}\[\]<>|~&$#]")
 _CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
 
@@ -173,5 +170,4 @@ def code_span(text: str) -> str:
 
 
 def _ticks(text: str) -> int:
-    """Return the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

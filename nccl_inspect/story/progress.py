@@ -338,7 +338,6 @@ class Table:
         """Return rows made from the watchdog's lines, for ranks without a dump."""
         if not self._waits:
             return {}
-        from nccl_inspect.artifacts.calls import Recorded
         from nccl_inspect.artifacts.flight_recorder import Dump
 
         came_late = {(wait.group, wait.rank) for wait in self._late}
@@ -358,18 +357,12 @@ class Table:
         groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
         for rank in groups_of.keys() & self.actors.printing - known:
             own = {name: groups[name] for name in groups_of[rank]}
-            row = Dump(
-                f"watchdog of rank {rank}",
-                "",
-                rank,
-                None,
-                {members.name: members for members in own.values()},
-                Recorded(),
-            )
+            members_of = {members.name: members for members in own.values()}
+            row = Dump(name=f"watchdog of rank {rank}", rank=rank, groups=members_of)
             for name, members in own.items():
                 mine = by_rank.get((name, rank), [])
                 enqueued, completed = last.get((name, rank), (-1, -1))
-                calls = row.recorded.calls.setdefault(members.name, [])
+                calls = row.calls.setdefault(members.name, [])
                 calls += [_call(members.name, wait, wait.seq) for wait in mine]
                 is_past = latest[name] > completed + 1  # others completed that call
                 if not mine and not is_past and enqueued > completed >= 0:

@@ -38,13 +38,10 @@ def bus_number(bus_id: str) -> int | None:
 class Gpu(Frozen):
     """One GPU, as far as the source names it."""
 
-    index: int | None = None
-    """nvmlDev."""
+    index: int | None = None  # nvmlDev
     bus_id: str | None = None
-    sm: int | None = None
-    """Compute capability: 90 is Hopper."""
-    gdr: bool | None = None
-    """Whether its driver supports GPUDirect RDMA."""
+    sm: int | None = None  # compute capability: 90 is Hopper
+    gdr: bool | None = None  # whether its driver supports GPUDirect RDMA
 
 
 @frozen
@@ -52,13 +49,10 @@ class Nic(Frozen):
     """One NIC, or one port of it."""
 
     name: str | None = None
-    index: int | None = None
-    """How NCCL counts it: the number in ``NET/IB/3``."""
-    gbps: float | None = None
-    """Gb/s, as the network plugin reports it; virtual NICs report what they like."""
+    index: int | None = None  # how NCCL counts it: the number in `NET/IB/3`
+    gbps: float | None = None  # Gb/s, as the network plugin reports it; virtual NICs report what they like
     port: int | None = None
-    gdr: bool | None = None
-    """Whether the network plugin can use GPU memory with it."""
+    gdr: bool | None = None  # whether the network plugin can use GPU memory with it
     bus_id: str | None = None
     classes: Mapping[int, str] = field(default_factory=dict)
     """``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` by the GPU's place in :attr:`Topology.devices`."""
@@ -68,8 +62,7 @@ class Nic(Frozen):
 class Topology(Frozen):
     """The GPUs and NICs of a machine (with multi-node NVLink: of several) and what joins them."""
 
-    name: str
-    """The file it came from, or the host whose log it was."""
+    name: str  # the file it came from, or the host whose log it was
     devices: tuple[Gpu, ...] = ()
     classes: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """``NV12``, ``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` for each directed pair of places in ``devices``.
@@ -79,8 +72,7 @@ class Topology(Frozen):
     nics: tuple[Nic, ...] = ()
     host: str | None = None
     """The only host that it is about; None for a file, which stands for all machines of its kind."""
-    proven: bool = True
-    """Whether it is known to be of the job's machines."""
+    proven: bool = True  # whether it is known to be of the job's machines
 
     @property
     def gpus(self) -> int:
@@ -94,7 +86,6 @@ class Topology(Frozen):
         return kinds.pop() if len(kinds) == 1 else None
 
     def _find_places(self, gpu: inventory.Gpu) -> list[int]:
-        """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         by_index: dict[int | None, list[int]] = group_values((gpu.index, i) for i, gpu in enumerate(self.devices))
         if gpu.bus_id is not None and (wanted := bus_number(gpu.bus_id)) is not None:
             places = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]
@@ -137,8 +128,7 @@ def read_any(text: str, name: str) -> Topology:
     )
 
 
-_PROVED = ("NVL", "NVB", "PIX", "PXB")
-"""From near to far."""
+_PROVED = ("NVL", "NVB", "PIX", "PXB")  # from near to far
 
 
 def topologies(job: Job) -> list[Topology]:
@@ -174,12 +164,10 @@ def _read_matrix(job: Job) -> list[Topology]:
     return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
-_Path: TypeAlias = tuple[str, str, int, object, str]
-"""Node, id, hops, bandwidth and class."""
+_Path: TypeAlias = tuple[str, str, int, object, str]  # node, id, hops, bandwidth and class
 
 
 def _topology_of_host(host: str, lines: list[tuple[str, tuple[_Path, ...]]]) -> Topology | None:
-    """Return what the lines of a host show: each a GPU, and the paths from it."""
     ids = {gpu: gpu.rpartition("-") for gpu, _ in lines}  # number of the host and bus id: 0-60, until 2.20 only 60
     if len({system for system, _, _ in ids.values()}) > 1:
         return None  # multi-node NVLink: which of these hosts is this one is not told

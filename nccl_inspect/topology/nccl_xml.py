@@ -49,8 +49,7 @@ _GPU_CLASS, _NIC_CLASS, _SWITCH_CLASS = "0x03", "0x02", "0x068000"
 _RING = 4
 _CHAINS = (1, 2, 3, _RING)
 """Patterns of a graph whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
-_DEVICE = (1 << 56) - 1
-"""Since 2.22 the number of the host is in the upper bits."""
+_DEVICE = (1 << 56) - 1  # since 2.22 the number of the host is in the upper bits
 
 
 def recognises(text: str) -> bool:
@@ -98,11 +97,8 @@ def number(element: Element, name: str) -> int | None:
 
 
 class _Found(NamedTuple):
-    """A GPU or a port of a NIC, and where it hangs."""
-
     device: Gpu | Nic
-    above: tuple[Element, ...]
-    """The CPU, then the PCI switches down to it."""
+    above: tuple[Element, ...]  # the CPU, then the PCI switches down to it
     host: str
     links: dict[object, int] = {}  # noqa: RUF012 - nobody changes it
     """How many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""

@@ -24,8 +24,7 @@ STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Names of standard output: opening it anew would cut what somebody else wrote there."""
 
 _ATOMIC = select.PIPE_BUF
-_BLOCK = 1 << 16
-"""Bytes that are gathered before they are written."""
+_BLOCK = 1 << 16  # bytes that are gathered before they are written
 _COMPRESSED = ".gz"
 _LEVEL = 6
 """That of the program gzip. A large report in JSON would be half as large again with 1; 9 takes three times as long."""

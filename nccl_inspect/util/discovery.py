@@ -10,12 +10,9 @@ from nccl_inspect.util.grouping import group_values
 
 _Module = TypeVar("_Module")
 
-SETTINGS = "nccl-inspect.toml"
-"""The name of settings files."""
-_MOST_NAMES = 20_000
-"""Entries of a folder that are compared with a name."""
-_NEAR = 0.6
-"""How alike names are that one may be typed for the other, of 1."""
+SETTINGS = "nccl-inspect.toml"  # the name of settings files
+_MOST_NAMES = 20_000  # entries of a folder that are compared with a name
+_NEAR = 0.6  # how alike names are that one may be typed for the other, of 1
 
 
 def settings_file(folder: Path) -> Path | None:

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     _Item = TypeVar("_Item")
 
-_INTERRUPTED, _TERMINATED = 130, 143
-"""Exit statuses, as shells have them after SIGINT and SIGTERM."""
-_PATIENCE = 1.4
-"""Seconds until there must be a report; the short one takes a part of a second, too."""
+_INTERRUPTED, _TERMINATED = 130, 143  # exit statuses, as shells have them after SIGINT and SIGTERM
+_PATIENCE = 1.4  # seconds until there must be a report; the short one takes a part of a second, too
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
 _AT_ONCE, _READING, _FINISHING = "at once", "reading", "finishing"
@@ -44,18 +42,12 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.happened = False
-        """Whether the reading was broken off."""
-        self.is_last = True
-        """Whether only the report is to be done after this reading."""
-        self.unwritten = ""
-        """The file that was to be written and is not there yet; empty where there is none."""
-        self.has_output = False
-        """Whether something was written to standard output."""
-        self.status = _INTERRUPTED
-        """The exit status after the last signal, as shells have it."""
-        self.read: Any = None
-        """What was read so far."""
+        self.happened = False  # whether the reading was broken off
+        self.is_last = True  # whether only the report is to be done after this reading
+        self.unwritten = ""  # the file that was to be written and is not there yet; empty where there is none
+        self.has_output = False  # whether something was written to standard output
+        self.status = _INTERRUPTED  # the exit status after the last signal, as shells have it
+        self.read: Any = None  # what was read so far
         self.last_words: Callable[[], object] | None = None
         """Writes a short report where there is no time for another one."""
         self._stage = _AT_ONCE
@@ -150,7 +142,6 @@ class Interruption:
             self._stop()
 
     def _limit(self) -> None:
-        """End the process soon, whatever it does."""
         signal.signal(signal.SIGALRM, lambda *_: self._stop(self.last_words))
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
 
@@ -168,9 +159,9 @@ class Interruption:
 
 
 @contextmanager
-def hold_signals() -> Iterator[None]:
+def hold_signals(signals: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
     """Let signals wait while this is entered; a process that is started inherits that (:func:`leave_to_parent`)."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
@@ -190,8 +181,7 @@ def _write_stderr(words: str) -> None:
         os.write(_STDERR, f"nccl-inspect: {words}\n".encode(errors="backslashreplace"))
 
 
-PROCESS = Interruption()
-"""That of the command: signals belong to the process."""
+PROCESS = Interruption()  # that of the command: signals belong to the process
 
 
 def guard() -> None:

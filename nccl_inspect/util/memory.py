@@ -10,8 +10,7 @@ from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_RESERVE = 8 << 20
-"""Bytes; of such a block the system gives no memory before it is written to."""
+_RESERVE = 8 << 20  # bytes; of such a block the system gives no memory before it is written to
 _reserve: list[bytes] = []
 """The block that is given back, made once: the library of C fills each further one with zeros, which takes 2 ms."""
 

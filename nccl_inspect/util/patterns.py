@@ -5,8 +5,6 @@ from typing import Any, AnyStr, cast
 
 
 class _Later:
-    """A pattern that is not compiled yet."""
-
     def __init__(self, *given: Any) -> None:
         self._given = given
 

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-_ALIGNED = 64
-"""Columns of numbers begin at a multiple of this many bytes, as those that are made here do."""
-_NUMBER = 8
-"""Bytes of a number in a file."""
-_UNKNOWN = -1
-"""Instead of the exit status of a process."""
+_ALIGNED = 64  # columns of numbers begin at a multiple of this many bytes, as those that are made here do
+_NUMBER = 8  # bytes of a number in a file
+_UNKNOWN = -1  # instead of the exit status of a process
 
 
 def can_fork() -> bool:
@@ -109,7 +106,6 @@ class _Fork(Helper):
         return None
 
     def _wait_for_end(self) -> int:
-        """Return the exit status of the fork, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process

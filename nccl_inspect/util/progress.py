@@ -12,10 +12,8 @@ import click
 
 from nccl_inspect.util.interruption import PROCESS
 
-_LONG = 20_000_000
-"""Bytes above which a run is long enough to show its progress."""
-_LONG_WAIT = 2.0
-"""Seconds after which it is, where nobody knows how many bytes will come."""
+_LONG = 20_000_000  # bytes above which a run is long enough to show its progress
+_LONG_WAIT = 2.0  # seconds after which it is, where nobody knows how many bytes will come
 _REDRAW = 0.1
 
 

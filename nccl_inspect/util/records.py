@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind", bound=type)
 
-_FEW = 100
-"""Objects of a class that take less time to make without a constructor of its own than to generate it."""
+_FEW = 100  # objects of a class that take less time to make without a constructor of its own than to generate it
 
 
 class _OfDataclass:
@@ -46,8 +45,7 @@ class Slotted:
         __match_args__ = _OfDataclass()
     _declared = dict[str, object]()  # noqa: RUF012 - an annotation would make it a field for typing.get_type_hints
     """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
-    _by_name = False
-    """Whether fields are given by name only, as far as type checkers and ``inspect.signature`` know."""
+    _by_name = False  # whether fields are given by name only, as far as type checkers and `inspect.signature` know
 
     def with_fields(self, **changed: object) -> Self:
         """Return the same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes.
@@ -236,7 +234,6 @@ def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
 
 @cache
 def _parameters(kind: Any) -> list[tuple[str, Any, Any]]:
-    """Return for each field that a constructor takes its name, its default, and what puts a value in its place."""
     given = [(name, it) for name, it in kind._declared.items() if not isinstance(it, Field) or it.init]
     return [(name, it.default if isinstance(it, Field) else it, slots(kind)[name]) for name, it in given]
 

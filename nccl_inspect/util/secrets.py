@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 MASK = "***"
-_KEYS = (
+_KEYS = (  # words before `key` that make it a secret: `API_KEY`, `accessKeyId`, `s3.secret.key`
     *("api", "access", "private", "auth", "storage", "account"),
     *("encryption", "signing", "secret", "session", "wandb"),
 )
-"""Words before ``key`` that make it a secret: ``API_KEY``, ``accessKeyId``, ``s3.secret.key``."""
-_HINTS = (
+_HINTS = (  # one of these is in each text that hides something: looking for them is ten times as fast as the patterns
     *("token", "secret", "passw", "passphrase", "credential", "://", "bearer", "authorization", "basic ", "cookie"),
     *("_key", "-key", ".key", "_pwd", "_pass", "webhook", "signature", "sig=", "auth", "curl ", "mysql", "mariadb"),
     *("login", "private key-", "sshpass", "proxy-user", "redis-cli", "ldap", *(f"{word}key" for word in _KEYS)),
 )
-"""One of these is in each text that hides something: looking for them is ten times as fast as the patterns."""
 _TEXT = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "end", "start", "max", "num")
 _TOKEN = "".join(rf"(?<!(?i:{word})[_-])" for word in _TEXT) + r"(?:TOKEN(?!IZ|S)|[Tt]oken(?!s|iz))"
 """Counts such as ``max_tokens``, ``pad_token`` and ``TOKENIZERS_PARALLELISM`` are not secrets."""
@@ -29,11 +27,9 @@ _WORD = (
     rf"(?:(?i:secret|passw(?:or)?d|passphrase|credential|webhook|access_?signature|(?:{'|'.join(_KEYS)})[._-]?key)"
     rf"|(?<=[A-Za-z0-9]_)(?i:pwd)(?![A-Za-z])|(?<=[A-Z0-9]_)PASS(?![A-Za-z])|{_TOKEN})"
 )
-_NAME = r"[\w.-]{0,40}"
-"""The rest of a name: limited, so that a line of any length takes a time that is linear in it."""
+_NAME = r"[\w.-]{0,40}"  # the rest of a name: limited, so that a line of any length takes a time that is linear in it
 _SECRET_NAME = _WORD + _NAME
-_QUOTE = r"""(?:\\{0,3}["'])?"""
-"""A quote, which strings of JSON in JSON escape."""
+_QUOTE = r"""(?:\\{0,3}["'])?"""  # a quote, which strings of JSON in JSON escape
 _IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
 _VALUE = (
     r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|''|'\"'\"')*"
@@ -42,8 +38,7 @@ _VALUE = (
 """In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
 _COUNT = r"(?![\d.,]+[kKMB]?(?![\w/+=-])|(?i:true|false|none|null)\b|<)"
 _OPENED = re.compile(r"\\*[\"']")
-_SHORT = 4
-"""Characters below which a secret is not looked for inside other text."""
+_SHORT = 4  # characters below which a secret is not looked for inside other text
 
 
 @cache

@@ -10,12 +10,10 @@ _TABLE = (
     *((12, "SIGUSR2", "User defined signal 2"), (13, "SIGPIPE", "Broken pipe"), (14, "SIGALRM", "Alarm clock")),
     *((15, "SIGTERM", "Terminated"), (24, "SIGXCPU", "CPU time limit exceeded")),
 )
-WORDS = tuple(words for _, _, words in _TABLE)
-"""As ``strsignal()`` describes signals."""
+WORDS = tuple(words for _, _, words in _TABLE)  # as `strsignal()` describes signals
 _NAMES = {number: name for number, name, _ in _TABLE}
 _NUMBERS = {key: number for number, name, words in _TABLE for key in (name, words)}
-_IN_STATUS = 128
-"""What shells and containers add to a signal to make an exit status of it."""
+_IN_STATUS = 128  # what shells and containers add to a signal to make an exit status of it
 
 
 def number(text: str) -> int | None:

@@ -5,11 +5,11 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 
 import codecs
 import re
+from pathlib import Path
 
 from nccl_inspect.util.patterns import compile_later
 
-PLAIN = "nccl_inspect.plain"
-"""How streams that cannot hold all characters write ours: by what ASCII has for them."""
+PLAIN = "nccl_inspect.plain"  # how streams that cannot hold all characters write ours: by what ASCII has for them
 _PLAIN = {"…": "...", "→": "->", "–": "-", "—": "-", "›": ">", "µ": "u"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
 _CONTROL_IN_LINES = compile_later(r"(?!\n)" + _CONTROL.pattern)
@@ -23,6 +23,13 @@ def decode(data: bytes) -> str:
 def encode(text: str) -> bytes:
     """Return the inverse of :func:`decode`."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def read_parts(module: str, file: str) -> dict[str, str]:
+    """Return the parts of a file beside a module, by the names at their beginnings."""
+    text = Path(module).with_name(file).read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# ([a-z-]+):.*\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def escape_controls(text: str) -> str:

@@ -13,8 +13,7 @@ from nccl_inspect.util.patterns import compile_later
 class Moment(NamedTuple):
     """A point in time; only moments of one clock can be compared."""
 
-    clock: str
-    """``utc``, ``local`` (a date without zone) or ``day`` (syslog: no year)."""
+    clock: str  # `utc`, `local` (a date without zone) or `day` (syslog: no year)
     seconds: float
 
 
@@ -29,17 +28,15 @@ def show_time(text: str) -> str:
     return _FRACTION.sub("", text).replace("T", " ", 1)
 
 
-_LONGEST = 3.2e8
-"""Seconds that may count from the start of a machine: ten years. More of them count from 1970."""
+_LONGEST = 3.2e8  # seconds that may count from the start of a machine: ten years. More of them count from 1970.
 _FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
-_FORMS = (
+_FORMS = (  # forms of time stamps with their clocks; those without a year get 2000, which has all days
     ("day", "%Y %b %d %H:%M:%S"),
     ("day", "%Y %b %d %H:%M:%S.%f"),
     ("local", "%b %d, %Y @ %H:%M:%S.%f"),
     ("local", "%m/%d/%Y, %I:%M:%S.%f %p"),
     ("local", "%a %b %d %H:%M:%S %Y"),
 )
-"""Forms of time stamps with their clocks; those without a year get 2000, which has all days."""
 
 
 def moment(text: str | None) -> Moment | None:
@@ -77,8 +74,7 @@ def are_in_order(*times: Moment | None) -> bool:
 
 _GLOG = compile_later(r"\b[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
 _DATED = compile_later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
-_BEGINNING = 200
-"""Characters of a line in which its time is."""
+_BEGINNING = 200  # characters of a line in which its time is
 
 
 def glog_seconds(line: str) -> float | None:

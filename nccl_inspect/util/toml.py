@@ -10,8 +10,7 @@ from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.wording import read_range
 
 _MAX_RANK = 10**6
-_LIMIT = 10**9
-"""No count of anything here is as large."""
+_LIMIT = 10**9  # no count of anything here is as large
 
 
 class Table:

@@ -16,17 +16,14 @@ from operator import sub
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 
-_LEAST_STEPS = 5
-"""Ranks from which a stride is easier to read than the ranks themselves."""
-_LEAST_IN_CLASS = 4
-"""The same where the ranks are split into strides of one step."""
+_LEAST_STEPS = 5  # ranks from which a stride is easier to read than the ranks themselves
+_LEAST_IN_CLASS = 4  # the same where the ranks are split into strides of one step
 _MOST_STEPS_TRIED = 2
 _RANGE = compile_later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _NUMBER = compile_later(r"([0-9]+)")
 _BRACKETS = compile_later(r"\[([0-9A-Za-z][0-9A-Za-z,:/-]*)\]")
 _SPAN = compile_later(r"([A-Za-z]*)([0-9]{1,9})(?:-\1([0-9]{1,9})(?:[:/]([0-9]{1,9}))?)?")
-_MAX_DIGITS = 9
-"""Of a number that names count with; longer ones are identifiers."""
+_MAX_DIGITS = 9  # of a number that names count with; longer ones are identifiers
 _MAX_EXPANDED = 100_000
 
 
@@ -123,7 +120,6 @@ def fold_names(names: Iterable[str]) -> list[str]:
 
 
 def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
-    """Fold the names that are alike but for the number at one place."""
     alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
     for group in groups:
         counts = place < len(group) and len(group[place]) <= _MAX_DIGITS  # a number that brackets can hold
@@ -182,14 +178,13 @@ def some_names(names: Iterable[str], limit: int = 3) -> str:
     return ", ".join(parts[:limit]) + (f", … {more} more" if more else "")
 
 
-STATES = {
+STATES = {  # how far communicators came, for people: the keys are those of the JSON
     "started": "initialisation not finished",
     "complete": "initialised",
     "connected": "connected",
     "destroyed": "ended in order",
     "aborted": "aborted",
 }
-"""How far communicators came, for people: the keys are those of the JSON."""
 
 
 def ranks_word(ranks: Iterable[int]) -> str:

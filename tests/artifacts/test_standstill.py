@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.artifacts import causes, flight_recorder, standstill
-from nccl_inspect.artifacts.calls import Call, Recorded
+from nccl_inspect.artifacts.calls import Call
 from nccl_inspect.artifacts.flight_recorder import Dump
 
 Calls = list[dict[str, Any]]
@@ -80,7 +80,7 @@ def pairs(size: int) -> Iterator[Dump]:
         group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
         operation = ("all_reduce", "broadcast")[rank % 2]
         made = Call(name, 1, rank // 2, operation, "started", False, (4,), (4,), ("Float",), 0, "")
-        yield Dump("", "2.10", rank, None, {name: group}, Recorded({name: [made]}, made))
+        yield Dump({name: [made]}, made, version="2.10", rank=rank, groups={name: group})
 
 
 def ring(size: int) -> Iterator[Dump]:
@@ -98,7 +98,7 @@ def ring(size: int) -> Iterator[Dump]:
             name: [Call(name, at, at, "all_reduce", state, False, (4,), (4,), ("Float",), 0, "") for at in numbers]
             for name in (groups if rank >= size else [*groups][:1])
         }
-        yield Dump("", "2.10", rank, None, groups, Recorded(made, None))
+        yield Dump(made, version="2.10", rank=rank, groups=groups)
 
 
 @pytest.mark.slow

@@ -45,11 +45,9 @@ from nccl_inspect.util.text import decode, encode
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
-_MOST_BYTES = 8 * BLOCK
-"""Bytes without such a place; more are cut anywhere."""
+_MOST_BYTES = 8 * BLOCK  # bytes without such a place; more are cut anywhere
 _MAX_REMEMBERED = 100_000
-_FEW, _MANY = 3, 10
-"""Lines of a process whose name is damaged, and of one that is not."""
+_FEW, _MANY = 3, 10  # lines of a process whose name is damaged, and of one that is not
 _PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
 """The hosts of lines of which nothing else can be read."""
 _NEXT_LINES = re.compile(rb"\bvalue\b|[|>][-+\d]*\r?\n|-----BEGIN")
@@ -95,19 +93,16 @@ class Anonymizer:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.learned = Learned()
-        self._printed: Counter[tuple[str, int]] = Counter()
-        """Lines of each process, by host and pid."""
-        self._doubtful: set[str] = set()
-        """What looks like hosts, before which a line may have been torn."""
+        self._printed: Counter[tuple[str, int]] = Counter()  # lines of each process, by host and pid
+        self._doubtful: set[str] = set()  # what looks like hosts, before which a line may have been torn
         self._grammar = engine.load_grammar()
         self._scanner = Scanner(self._grammar)
         self.lines_read = 0
-        self.nccl_lines = 0
-        """Those of NCCL, and of programs that tell something about it."""
+        self.nccl_lines = 0  # those of NCCL, and of programs that tell something about it
         self.scrubber = Scrubber(names)
         self._remains = Remains(names)
         # Prefixes, messages and texts of evidence come again and again.
-        # Short common words count as names in the text before ``NCCL``.
+        # Short common words count as names in the text before ``NCCL``
         self._head = lru_cache(_MAX_REMEMBERED)(lambda head: encode(self.scrubber.text(decode(head), structural=True)))
         self._rest = lru_cache(_MAX_REMEMBERED)(self._new_rest)
         self.remove_names = lru_cache(_MAX_REMEMBERED)(lambda text: decode(self._remains.replace_names(encode(text))))
@@ -199,7 +194,7 @@ class Anonymizer:
     def _find_hosts(self) -> set[str]:
         hosts = self.learned.names["host"]
         for (host, pid), lines in self._printed.items():
-            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``.
+            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``
             if lines > _FEW or all(self._printed[host[at:], pid] <= _MANY for at in range(1, len(host))):
                 hosts.add(host)
         suffixes = tuple(hosts)

@@ -163,8 +163,7 @@ class Target:
         self._rename = rename
         self._used: set[Path] = set()
         self._is_archive = output.endswith(_ARCHIVES)
-        self.folder: Path | None = None
-        """None for a single file."""
+        self.folder: Path | None = None  # None for a single file
         if self._is_archive:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-")))
         elif several or output.endswith("/") or Path(output).is_dir():
@@ -203,7 +202,6 @@ class Target:
         return atomic_files.open_replacement(str(path), "-o")
 
     def _inner_name(self, name: str) -> str:
-        """Return the name of a file within the folder or archive that was given, or its last part; unpacked."""
         root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
         inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
         archive, colon, member = name.partition(":")
@@ -244,21 +242,14 @@ class Target:
 class Document(NamedTuple):
     """A file of evidence."""
 
-    name: str
-    """As that of a source: of a member of an archive ``archive.tar.gz:path/in/it``."""
+    name: str  # as that of a source: of a member of an archive `archive.tar.gz:path/in/it`
     kind: Kind
-    open: Callable[[], bytes]
-    """Gives its contents; a ValueError or OSError says why it cannot."""
-    log: File | None = None
-    """The same as a log, in case the rest is one."""
+    open: Callable[[], bytes]  # gives its contents; a ValueError or OSError says why it cannot
+    log: File | None = None  # the same as a log, in case the rest is one
 
 
 class _Job:
-    """Tells logs, evidence and all else apart; learns names from all inputs, then writes them.
-
-    Raises:
-        NoInputError: nothing is given.
-    """
+    """Tells logs, evidence and all else apart; learns names from all inputs, then writes them."""
 
     def __init__(self, shown: Mapping[str, str], names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
@@ -267,12 +258,9 @@ class _Job:
         self._evidence: dict[Kind, Evidence] = {}
         self._logs: list[File] = []
         self._documents: list[Document] = []
-        self._archives: list[File] = []
-        """Those among the logs whose members may be evidence."""
-        self._good: set[str] = set()
-        """Evidence that can be written; in archives it may also look like a log."""
-        self.passed_over: dict[str, str] = {}
-        """Files that are not handed on, with the reason."""
+        self._archives: list[File] = []  # those among the logs whose members may be evidence
+        self._good: set[str] = set()  # evidence that can be written; in archives it may also look like a log
+        self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
         for found in files.find([*shown], artifacts.is_artifact, self.passed_over.__setitem__):
             file = replace(found, name=shown.get(found.name, found.name))
             head = artifacts.head_of(file) if isinstance(file.place, Path) else b""
@@ -342,7 +330,6 @@ class _Job:
         return readable
 
     def _learn_document(self, document: Document) -> bool:
-        """Learn the names of an evidence file; return whether it can be written."""
         kind = document.kind
         try:
             self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(document.open())
@@ -376,7 +363,6 @@ def _read_file(file: File) -> bytes:
 
 
 def _unpack(pieces: Pieces) -> bytes:
-    """Return as much of a file as may be read, and a little more."""
     data = bytearray()
     for piece in compression.unpack_data(pieces, Allowance()):
         data += piece

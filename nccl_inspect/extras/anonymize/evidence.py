@@ -38,8 +38,7 @@ _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _JOINED = re.compile(r"[\s/@]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = re.compile(r"\d+")
-_SERIAL = re.compile(r"\d{11,}")
-"""A number that somebody gave: fewer digits may count seconds."""
+_SERIAL = re.compile(r"\d{11,}")  # a number that somebody gave: fewer digits may count seconds
 _ACCOUNT = re.compile(r"\d{12}")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
 _OPTION = re.compile(r"--?[\w-]+")
@@ -47,13 +46,11 @@ _LISTED = re.compile(r"[\s,]+")
 _PORT = re.compile(r"([^:]+)(:\d+)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*=)(.*)", re.DOTALL)
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_PROTOCOL = 2
-"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
+_PROTOCOL = 2  # the one that PyTorch writes: lengths in four bytes, so that no letter precedes a text
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS_OF_LINE = re.compile(r"[^\r\n]+")
 _MAX_REMEMBERED = 100_000
-_PER_BLOCK = 2_000
-"""Texts that are looked over for names at once."""
+_PER_BLOCK = 2_000  # texts that are looked over for names at once
 
 
 def stated_names(kind: str) -> dict[str, str]:
@@ -76,10 +73,8 @@ class Evidence:
         source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
         self._value_in_text = re.compile(source if keys else r"(?!)")
         """A value in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
-        self._option: tuple[tuple[str, ...], str] = ((), "")
-        """The word before, of a command."""
-        self._texts: dict[str, None] = {}
-        """What is read like a log, each once."""
+        self._option: tuple[tuple[str, ...], str] = ((), "")  # the word before, of a command
+        self._texts: dict[str, None] = {}  # what is read like a log, each once
         self._meaning = lru_cache(_MAX_REMEMBERED)(self._find_meaning)
         self._replace = lru_cache(_MAX_REMEMBERED)(lambda meaning, text: self._ways.get(meaning, self._mask)(text))
         self._ways: dict[str, Callable[[str], str]] = {
@@ -102,7 +97,6 @@ class Evidence:
         }
 
     def _change(self, data: bytes, change: Change, other: Callable[[str], str]) -> Iterator[bytes]:
-        """Yield a file with changed texts, by its form."""
         if _PICKLE.match(data):
             yield pickle.dumps(copy_values(loads(data), change), _PROTOCOL)
             return
@@ -117,7 +111,6 @@ class Evidence:
         yield from map(encode, pieces)
 
     def _find_meaning(self, path: tuple[str, ...]) -> str:
-        """Return what a value names, by the keys above it."""
         ends = (".".join(path[-size:]) for size in (3, 2, 1))
         within = (f"{key}.*" for key in reversed(path[:-1]))
         stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
@@ -213,7 +206,6 @@ class Evidence:
         return self._change(data, lambda place, text: remove_names(self._change_value(place, text)), change_text)
 
     def _change_value(self, place: Place, text: str) -> str:
-        """Return the replacement for a value, or for a key."""
         if not text:
             return text
         if place.is_key:
@@ -298,7 +290,6 @@ class Evidence:
         return self._mask(text)
 
     def _guid(self, text: str) -> str:
-        """Replace a GUID, LID or serial number."""
         uuid = text.partition("-")[2]
         if not text.strip("0x:-") or OF_WORD["uuid"].fullmatch(text) or OF_WORD["uuid"].fullmatch(uuid):
             return self._id(text)
@@ -337,7 +328,6 @@ def _is_common(variable: str) -> bool:
 
 
 def _tells_nothing(name: str) -> bool:
-    """Return whether a name tells nothing, and hides no address or number that does."""
     return is_plain(name) and not is_address(name) and not _ACCOUNT.search(name)
 
 

@@ -31,17 +31,13 @@ Keys = tuple[str, ...]
 class Place(NamedTuple):
     """Holds where a text stands."""
 
-    path: Keys
-    """The keys around it, without places in sequences; the last one is its own."""
-    name: str = ""
-    """The value of its sibling key ``name``."""
+    path: Keys  # the keys around it, without places in sequences; the last one is its own
+    name: str = ""  # the value of its sibling key `name`
     is_key: bool = False
-    is_element: bool = False
-    """One of a sequence."""
+    is_element: bool = False  # one of a sequence
 
 
-Change = Callable[[Place, str], str]
-"""Gives the replacement for a text."""
+Change = Callable[[Place, str], str]  # gives the replacement for a text
 
 
 @dataclass(slots=True)

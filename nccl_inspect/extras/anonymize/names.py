@@ -16,18 +16,12 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files, wording
+from nccl_inspect.util.text import read_parts
 
 # --- words that tell nothing --------------------------------------------------------------------------------------
 
 
-def read_parts(file: str) -> dict[str, str]:
-    """Return the parts of a file beside this one, by the names at their beginnings."""
-    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-    _, *parts = re.split(r"^# ([a-z-]+): .*\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-LISTS = {name: frozenset(text.split()) for name, text in read_parts("words.txt").items()}
+LISTS = {name: frozenset(text.split()) for name, text in read_parts(__file__, "words.txt").items()}
 """The lists of ``words.txt``, which says what each of them is, by their names."""
 WORDS = LISTS["words"]
 ACCOUNTS = LISTS["accounts"]
@@ -37,10 +31,9 @@ PUBLIC_DOMAINS = LISTS["public-domains"]
 KEY_DOMAINS = LISTS["key-domains"]
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
-PUBLIC_PLACES = re.compile(
+PUBLIC_PLACES = re.compile(  # repositories of the programs that print to these logs
     r"(?:www\.)?github\.com/(?:NVIDIA|aws|pytorch|ROCm|Mellanox|ofiwg|openucx|google)(?:/|$)", re.I
 )
-"""Repositories of the programs that print to these logs."""
 
 
 @cache
@@ -94,7 +87,7 @@ def is_plain(word: str) -> bool:
 
 
 SCHEMA = "nccl-inspect-names/1"
-_PATTERNS = {
+_PATTERNS = {  # category and what its names become
     "host": "host-{}",
     "name": "name-{}",
     "user": "user-{}",
@@ -106,7 +99,6 @@ _PATTERNS = {
     "email": "user-{}@mail.invalid",
     "secret": "redacted-{}",
 }
-"""Category and what its names become."""
 _NUMBERED = ("ipv4", "ipv6", "mac", "uuid", "guid", "cloud", "hash")
 CATEGORIES = (*_PATTERNS, *_NUMBERED)
 _TELLING = ("169.254", "172.17")
@@ -233,7 +225,6 @@ def _prefix(address: str) -> str:
 
 
 def _write_like(name: str, new: ipaddress.IPv6Address) -> str:
-    """Write an address at full length where the old one was."""
     if "::" in name:
         return new.compressed
     if all(len(group) == 4 for group in name.split(":")):
@@ -277,8 +268,7 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
 """One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
-_ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
-"""One of a list: the commas within brackets part numbers."""
+_ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")  # one of a list: the commas within brackets part numbers
 
 
 def split_hosts(listed: str) -> Iterator[str]:

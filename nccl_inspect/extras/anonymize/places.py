@@ -16,18 +16,16 @@ from nccl_inspect.extras.anonymize.names import (
     PUBLIC_DOMAINS,
     PUBLIC_HOSTS,
     PUBLIC_PLACES,
-    read_parts,
     split_hosts,
 )
 from nccl_inspect.util.secrets import find_secrets, list_hinted
-from nccl_inspect.util.text import decode
+from nccl_inspect.util.text import decode, read_parts
 
 _USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (LISTS[f"keys-of-{what}"] for what in ("users", "hosts", "names", "programs"))
 _INNER = ("internal", "local", "corp", "lan", "intra")
 _WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
 _PART_OF_KEY = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_OPENS = re.compile(r"(?:[|>][-+\d]*|-----)\s*$")
-"""The last of a line before a secret of many lines, in YAML or PEM."""
+_OPENS = re.compile(r"(?:[|>][-+\d]*|-----)\s*$")  # the last of a line before a secret of many lines, in YAML or PEM
 _LINE_END = re.compile(r"\n|\\n")
 _NEAR, _KEY_LINES = 2, 60
 """Lines from the name of a secret to its end, and from the first to the last line of a private key."""
@@ -36,9 +34,8 @@ _FOLDER = re.compile(r"(?=(?:[-_]*[A-Za-z]){5})[A-Za-z_-]+")
 
 @cache
 def _load_places() -> dict[str, tuple[list[bytes], re.Pattern[bytes]]]:
-    """Return the signs and the pattern of each place."""
     places = {}
-    for name, text in read_parts("places.txt").items():
+    for name, text in read_parts(__file__, "places.txt").items():
         head, _, rest = text.partition("\n")
         signs, source = (head.split()[1:], rest) if head.startswith("if ") else ([""], text)
         places[name] = [sign.encode() for sign in signs], re.compile(source.encode(), re.VERBOSE | re.MULTILINE)
@@ -78,7 +75,6 @@ class Learned:
                 self.names["secret"].update(part.strip() for part in _LINE_END.split(found))
 
     def _learn_at(self, place: str, text: bytes) -> None:
-        """Take names out of all that is such a place."""
         _, pattern = _load_places()[place]
         kinds = list(pattern.groupindex)
         for values in set(pattern.findall(text)):

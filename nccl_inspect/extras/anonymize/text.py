@@ -24,21 +24,19 @@ from nccl_inspect.extras.anonymize.names import (
     is_public,
     is_rare,
     message_words,
-    read_parts,
 )
 from nccl_inspect.util.secrets import replace_secrets
-from nccl_inspect.util.text import encode
+from nccl_inspect.util.text import encode, read_parts
 from nccl_inspect.util.wording import fold_names
 
 # --- the scrubber -------------------------------------------------------------------------------------------------
 
 
 _MAX_REMEMBERED = 200_000
-_SHAPES = read_parts("shapes.txt")
-OF_WORD = {
+_SHAPES = read_parts(__file__, "shapes.txt")
+OF_WORD = {  # what a whole word may be
     name[3:]: re.compile(pattern, re.VERBOSE | re.ASCII) for name, pattern in _SHAPES.items() if name[:3] == "of-"
 }
-"""What a whole word may be."""
 _ANY = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES.items() if name[:3] != "of-")
 _FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_ANY})", re.VERBOSE | re.ASCII)
 _IPV6 = re.compile(r"(?i)(?:[0-9a-f]+:){7}[0-9a-f]+$|[0-9a-f]{4}:|::ffff:")
@@ -47,8 +45,7 @@ _PARTS = re.compile(r"([._-]+)")
 _LINE_OF_SECRET = re.compile(r"\S[^\r\n]*")
 _NUMBERED = re.compile(r"(?=[A-Za-z]+\d)[A-Za-z0-9]{4,}")
 """``gpu17``, ``r1i0n1``: a host that is called so is one wherever it stands, though ``gpu`` is a word."""
-_MIN_STEM = 4
-"""Letters of a name that is known with a number behind it, too."""
+_MIN_STEM = 4  # letters of a name that is known with a number behind it, too
 _MAX_PARTS = 60
 
 
@@ -57,8 +54,7 @@ class Scrubber:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.known: dict[str, str] = {}
-        """The names of the table, in capitals or not, with what stands for them."""
+        self.known: dict[str, str] = {}  # the names of the table, in capitals or not, with what stands for them
         self._distinct: dict[str, str] = {}
         self._token = lru_cache(_MAX_REMEMBERED)(self._new_token)  # the same ones come again and again
         get = names.get
@@ -282,8 +278,7 @@ def is_distinct(name: str) -> bool:
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
 _NAME_PART = re.compile(r"[A-Za-z0-9]+")
-_LONG = 6
-"""Minimum length of a secret: a shorter one occurs in many words."""
+_LONG = 6  # minimum length of a secret: a shorter one occurs in many words
 _PLAIN_NAMES = ("host", "user", "name")
 _REPORTED = (*_PLAIN_NAMES, "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3
@@ -305,10 +300,8 @@ class Finder:
 
     def __init__(self, names: Names, categories: Iterable[str], is_wanted: Callable[[str, str], bool]) -> None:
         given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: dict[str, list[tuple[str, str]]] = {}
-        """By their first parts, names with what stands for them."""
-        self._harmless: set[bytes] = set()
-        """Words that hold no name."""
+        self._starts: dict[str, list[tuple[str, str]]] = {}  # by their first parts, names with what stands for them
+        self._harmless: set[bytes] = set()  # words that hold no name
         for category in categories:
             for name, new in names.table[category].items():
                 if name not in given and is_wanted(category, name) and (first := _NAME_PART.search(name)):
@@ -366,8 +359,7 @@ class Leaks:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._known = -1
-        self.left: dict[str, set[str]] = {}
-        """The names that are left, by the files."""
+        self.left: dict[str, set[str]] = {}  # the names that are left, by the files
 
     def look(self, file: str, block: bytes) -> None:
         """Look for the names in whole lines of a file."""

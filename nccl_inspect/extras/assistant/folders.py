@@ -24,8 +24,7 @@ from nccl_inspect.util.discovery import suggest_path
 
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
-MAX_SMALL = 4 << 20
-"""Bytes of a policy or a topology."""
+MAX_SMALL = 4 << 20  # bytes of a policy or a topology
 _GLOB = frozenset("*?[")
 _ANY_DEPTH = "**"
 _THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
@@ -96,7 +95,6 @@ class Folders:
                 yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
 
     def _find_below(self, folder: Path, shown: str) -> list[File]:
-        """Return the logs below a folder and the evidence beside them."""
         entries = []
         for number, path in enumerate(files.walk_folder(folder, [])):
             if number >= self._max_entries:
@@ -128,10 +126,7 @@ class Folders:
         return sorted(inside, key=log_detection.natural)
 
     def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """Yield what a pattern stands for below a folder; a folder that is hidden or lies outside is not listed.
-
-        Unlike :mod:`glob`, it lists no folder that a link leads out to.
-        """
+        """List no folder that is hidden, or that a link leads out to, unlike :mod:`glob`."""
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
             yield from self._expand_pattern(folder, rest)
@@ -152,7 +147,6 @@ class Folders:
                 yield from self._expand_pattern(path, rest) if rest else (str(path),)
 
     def _resolve(self, name: str) -> Path:
-        """Return a path without links, which lies inside."""
         path = Path(os.path.realpath(self._make_absolute(name)))
         if self._find_root(path) is None:
             raise NcclInspectError(
@@ -162,7 +156,6 @@ class Folders:
         return path
 
     def _make_absolute(self, name: str) -> str:
-        """Return a path from the root on: below the first folder that has it."""
         if os.path.isabs(name):  # noqa: PTH117
             return name
         candidates = [str(root / name) for root in self._roots]
@@ -181,10 +174,8 @@ class Folders:
 class _Held(PosixPath):
     """A path without links below a folder that is open: opening it follows no link that has come since."""
 
-    base: Path
-    """The folder that may be read."""
-    folder: int
-    """A descriptor of it."""
+    base: Path  # the folder that may be read
+    folder: int  # a descriptor of it
     shown: str
 
     def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
@@ -217,7 +208,6 @@ def _require_plain(name: str) -> str:
 
 
 def _status(path: Path, name: str) -> os.stat_result:
-    """Return what a path is."""
     try:
         status = path.lstat()
     except FileNotFoundError:

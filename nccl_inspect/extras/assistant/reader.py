@@ -24,10 +24,8 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.memory import pause_collector
 
-_MAX_KEPT = 4
-"""Jobs that are kept: those of two runs that are compared, and what was asked before."""
-_MAX_KEPT_BYTES = 512 << 20
-"""Bytes of the logs of which jobs are kept, but for the last one."""
+_MAX_KEPT = 4  # jobs that are kept: those of two runs that are compared, and what was asked before
+_MAX_KEPT_BYTES = 512 << 20  # bytes of the logs of which jobs are kept, but for the last one
 _MAX_UNPACKED = "8G"
 _INTERVAL = 0.5
 _Result = TypeVar("_Result")
@@ -118,7 +116,6 @@ class LogReader:
 
 
 def _state(file: File) -> tuple[str, int, int, int, int]:
-    """Return the state of a file, to detect a change."""
     if file.place is None:
         return file.name, 0, 0, 0, 0
     status = cast(Path, file.place).stat()

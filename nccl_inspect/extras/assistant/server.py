@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import tomllib
 from collections.abc import Awaitable, Callable
 from functools import cache, wraps
@@ -28,6 +27,7 @@ from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import read_parts
 
 # --- resources ----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,6 @@ def _family(dialect: str, family: str) -> str:
 
 @cache
 def _families() -> dict[tuple[str, str], list[Production]]:
-    """Return the messages by dialect and family."""
     texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
     productions = (production for text in texts for production in files.read(*text))
     families = group_values(((production.dialect, production.family), production) for production in productions)
@@ -81,8 +80,7 @@ def _families() -> dict[tuple[str, str], list[Production]]:
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
-_, *_PARTS = re.split(r"^# ([a-z]+):\n", (Path(__file__).parent / "prompts.txt").read_text("utf-8"), flags=re.MULTILINE)
-TEXTS = {name: text.strip() for name, text in zip(_PARTS[::2], _PARTS[1::2], strict=True)}
+TEXTS = {name: text.strip() for name, text in read_parts(__file__, "prompts.txt").items()}
 """The parts of ``prompts.txt``, by their names."""
 
 
@@ -137,11 +135,7 @@ def make_server(reader: LogReader) -> MCPServer:
 
 
 def _turn_errors(function: Callable[..., Awaitable[CallToolResult]], says: dict[str, str]) -> Callable[..., Any]:
-    """Return a tool whose parameters are described, and whose errors say what happened, and what to do.
-
-    Args:
-        says: what parameters mean, by their names, or by those of the tool and the parameter.
-    """
+    """Return a tool whose parameters are described, and whose errors say what happened, and what to do."""
 
     @wraps(function)
     async def wrapper(*args: Any, **values: Any) -> CallToolResult:

@@ -38,8 +38,7 @@ from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 
-MAX_AROUND = 20
-"""Lines before and after."""
+MAX_AROUND = 20  # lines before and after
 _MAX_FILES = 6
 
 
@@ -281,7 +280,6 @@ class Tools:
 
 
 def _list_names(names: list[str] | str | None) -> list[str]:
-    """Return names given as one string, a list or nothing, as a list."""
     return [names] if isinstance(names, str) else list(names or ())
 
 
@@ -290,7 +288,6 @@ def _request(platform: str | None, topology: list[str] | str | None, job: str | 
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
-    """Return the findings of a rule, or all."""
     chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
     if rule is None or chosen:
         return chosen

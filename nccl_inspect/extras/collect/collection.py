@@ -25,22 +25,18 @@ from nccl_inspect.util.secrets import mask_secrets
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
-NOT_INSTALLED = "not installed"
-"""What is wrong with a command that this machine does not have."""
+NOT_INSTALLED = "not installed"  # what is wrong with a command that this machine does not have
 _MAX_WORDS = 2000
-_AFTER_KILL = 1
-"""Seconds to wait for a process that was killed: one that hangs in a driver does not end."""
+_AFTER_KILL = 1  # seconds to wait for a process that was killed: one that hangs in a driver does not end
 
 
 @frozen
 class Command(Frozen):
     """Holds what is run, and where its output goes."""
 
-    file: str
-    """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
+    file: str  # within the folder; `{pod}` and the like are filled in, as in `argv`
     argv: tuple[str, ...]
-    keeps_failed: bool = False
-    """Whether the output is of use even where the status is not 0."""
+    keeps_failed: bool = False  # whether the output is of use even where the status is not 0
 
     def fill(self, **values: str) -> Command:
         """Return the command for one pod, node, …; what comes from elsewhere cannot leave the folder."""
@@ -121,8 +117,7 @@ def _mask_value(value: Any) -> Any:
 # --- the folder ---------------------------------------------------------------------------------------------------
 
 INDEX = "collection.txt"
-TITLE = "nccl-inspect collection"
-"""First line of the index, which marks it as not being a log."""
+TITLE = "nccl-inspect collection"  # first line of the index, which marks it as not being a log
 _AT_ONCE = 8
 _MANIFEST = ".json"
 

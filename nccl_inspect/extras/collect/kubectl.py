@@ -44,7 +44,6 @@ _ASKED = "--request-timeout=5s"
 
 
 def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return jobs and pods of the namespace, for the shell; none if the cluster cannot be queried."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
@@ -139,7 +138,6 @@ def complete() -> None:
 
 
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
-    """Collect, and show each command on one line that is updated in place, if stderr is a terminal."""
     is_seen, numbers = sys.stderr is not None and sys.stderr.isatty(), itertools.count(1)
 
     def show(words: str) -> None:

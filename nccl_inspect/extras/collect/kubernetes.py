@@ -15,7 +15,7 @@ from nccl_inspect.extras.collect.collection import Collection, Command, Wanted, 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
 COMMANDS = load_commands("kubernetes")
-LABELS = {
+LABELS = {  # the label by which the pods of each kind are found
     "job": "job-name",
     "jobset": "jobset.sigs.k8s.io/jobset-name",
     "leaderworkerset": "leaderworkerset.sigs.k8s.io/name",
@@ -25,17 +25,14 @@ LABELS = {
     "trainjob": "jobset.sigs.k8s.io/jobset-name",
     "vcjob": "volcano.sh/job-name",
 }
-"""The label by which the pods of each kind are found."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
-_NOT_FOUND = "(NotFound)"
-"""How kubectl says that there is no object of a name."""
+_NOT_FOUND = "(NotFound)"  # how kubectl says that there is no object of a name
 _MAX_OWNERS = 100
-_UNKNOWN_POD: dict[str, Any] = {
+_UNKNOWN_POD: dict[str, Any] = {  # stands for the pods where nothing is run
     "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},
     "spec": {"nodeName": "NODE", "containers": [{"name": "CONTAINER"}]},
     "status": {"containerStatuses": [{"name": "CONTAINER", "restartCount": 1}]},
 }
-"""Stands for the pods where nothing is run."""
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:
@@ -86,13 +83,11 @@ def _lookups(selector: str) -> list[Command]:
 
 
 def _add_context(command: Command, wanted: Wanted) -> Command:
-    """Return the command in a namespace and a context; without them, in the present ones."""
     places = (("namespace", wanted.namespace), ("context", wanted.context))
     return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
 
 
 def _pods(data: bytes) -> Iterator[dict[str, Any]]:
-    """Return the pods of a list, or the one that was asked for."""
     try:
         document = json.loads(data or b"{}")
     except ValueError:

@@ -6,8 +6,7 @@ import os
 import socket
 import time
 
-FORMS = ("text", "json")
-"""Each answer says what the other leaves out; JSON is known since 2.28."""
+FORMS = ("text", "json")  # each answer says what the other leaves out; JSON is known since 2.28
 _MAX_BYTES = 64 << 20
 
 

@@ -19,8 +19,7 @@ COMMANDS = load_commands("slurm")
 _NUMBER = re.compile(r"\d+(?:[_+]\d+)?(?:\.\w+)?")
 _PATH = re.compile(r"^\s*Std(?:Out|Err)=(/.*\S)", re.MULTILINE)
 _NODES = re.compile(r"^\s*NodeList=([A-Za-z0-9][\w.,\[\]-]*)$", re.MULTILINE)
-_OF_TASK = re.compile(r"%\d*[A-Za-z]")
-"""What Slurm fills in for each step, node or task: ``%t`` of ``job-%j-%t.out``."""
+_OF_TASK = re.compile(r"%\d*[A-Za-z]")  # what Slurm fills in for each step, node or task: `%t` of `job-%j-%t.out`
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:

@@ -17,8 +17,7 @@ from nccl_inspect.util.discovery import Package
 class Format(Protocol):
     """The interface of a format module."""
 
-    DRAWS: bool
-    """Whether it draws a picture, where many communicators would overlap."""
+    DRAWS: bool  # whether it draws a picture, where many communicators would overlap
 
     def render(self, views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
         """Return the text, which ends with a line end."""

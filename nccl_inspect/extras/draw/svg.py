@@ -33,23 +33,16 @@ from nccl_inspect.util.wording import count, ranges
 DRAWS = True
 _PAD = 16
 _NODE_WIDTH, _NODE_HEIGHT = 38, 22
-_SPACE = 76
-"""Between the centers of two ranks on the circle of their host."""
-_HEAD = 44
-"""Height of a panel's title and of the space below it."""
+_SPACE = 76  # between the centers of two ranks on the circle of their host
+_HEAD = 44  # height of a panel's title and of the space below it
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
-_BETWEEN_LEVELS = 90
-"""Columns of a tree leave room for the links between them."""
+_BETWEEN_LEVELS = 90  # columns of a tree leave room for the links between them
 _MAX_TREES = 4
-_CHAR = 7.0
-"""Width of a letter, about."""
-_LETTER = 10.0
-"""Height of a letter of a label."""
-_GAP = 3.0
-"""Between a link and its label."""
-_BEND = 0.13
-"""How far a link bends, so that both directions can be seen."""
+_CHAR = 7.0  # width of a letter, about
+_LETTER = 10.0  # height of a letter of a label
+_GAP = 3.0  # between a link and its label
+_BEND = 0.13  # how far a link bends, so that both directions can be seen
 
 
 class _Box(NamedTuple):
@@ -206,7 +199,6 @@ def _radius(ranks: int) -> float:
 
 
 def _rank_points(box: _Box) -> dict[int, complex]:
-    """Return the positions of the ranks of a host: clockwise from the top left."""
     number, middle = max(len(box.ranks), 1), box.center + _LINE / 2 * 1j
     step = 2 * math.pi / number
     start = -math.pi / 2 - step / 2
@@ -246,7 +238,6 @@ def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str
 
 
 def _border_point(start: complex, end: complex, box: tuple[float, float]) -> complex:
-    """Return where the line from the middle of a box leaves it."""
     way = end - start
     reaches = ((size / 2 + 2) / abs(part) for size, part in zip(box, (way.real, way.imag), strict=True) if part)
     return start + way * min(1.0, *reaches)
@@ -257,7 +248,6 @@ def _point(at: complex) -> str:
 
 
 def _stroke(path: str, look: Look) -> str:
-    """Write a link up to what is in it."""
     dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     return (
         f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'

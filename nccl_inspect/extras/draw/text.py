@@ -30,10 +30,8 @@ DRAWS = False
 _MAX_FACTS = 5
 
 
-_Links = dict[tuple[str, int, int], DrawnLink]
-"""Links by their kind and ends."""
-_Fact = tuple[str | None, str]
-"""A label and what is so; without a label, a line as it is."""
+_Links = dict[tuple[str, int, int], DrawnLink]  # links by their kind and ends
+_Fact = tuple[str | None, str]  # a label and what is so; without a label, a line as it is
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
@@ -80,7 +78,6 @@ def _view(view: View, width: int) -> Iterator[_Fact]:
 
 
 def _describe_communicator(info: CommunicatorInfo) -> Iterator[_Fact]:
-    """Yield the origin, purpose and time of a communicator, and what its ranks disagree on."""
     if info.parent:
         color = "" if info.color is None else f", color {info.color}"
         yield "from", escape_controls(f"split of {info.parent}{color}")

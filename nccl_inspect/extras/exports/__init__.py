@@ -15,10 +15,8 @@ from nccl_inspect.util.discovery import Package
 class Format(Protocol):
     """The interface of a format module."""
 
-    FILE: str
-    """The name of the file in a folder."""
-    USE: str
-    """The next command, with ``{out}`` where the path of the output stands."""
+    FILE: str  # the name of the file in a folder
+    USE: str  # the next command, with `{out}` where the path of the output stands
 
     def export(self, productions: Sequence[Production]) -> str:
         """Return the text of the file, which ends with a line end."""

@@ -38,12 +38,10 @@ _TIME = (
     rf"(?|\[(?<timestamp>{DATE})\] |(?<timestamp>{DATE})[ \t]"
     rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{LEVEL})(?: |$)))"
 )
-_END = r"(?:$|(?=\n))"
-"""The end of a line: lnav joins following lines without a prefix to the same message."""
+_END = r"(?:$|(?=\n))"  # the end of a line: lnav joins following lines without a prefix to the same message
 _OTHER = "other"
 _OF_PREFIX = ("label", "host", "pid", "tid", "device", "location")
-_MAX_PATTERN = 8_000
-"""Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""
+_MAX_PATTERN = 8_000  # characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up
 
 
 def export(productions: Sequence[Production]) -> str:
@@ -165,7 +163,6 @@ def _line(message: str) -> str:
 
 
 def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the columns: those of the prefix, then those of the events."""
     specs = group_values(
         (column(field.name), "string" if field.spec == "h" else field_kind(field.spec))
         for shape in shapes

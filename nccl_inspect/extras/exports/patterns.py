@@ -22,8 +22,7 @@ from nccl_inspect.util.levels import ANY
 LEVEL = ANY.decode("ascii")
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 """NCCL's own time (since 2.26 before WARN, NCCL_DEBUG_TIMESTAMP_FORMAT) and that of collectors."""
-LABEL = r"[^\n]{0,300}?[ \t>|\]:]"
-"""What else a launcher puts there: it ends with a blank or a mark."""
+LABEL = r"[^\n]{0,300}?[ \t>|\]:]"  # what else a launcher puts there: it ends with a blank or a mark
 HOST = r'[A-Za-z0-9_][^\s:\[\]<>(){},"|\\]*'
 NUMBER = r"[0-9]{1,10}"
 DEVICE = r"-?[0-9]{1,10}"
@@ -61,8 +60,7 @@ def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
 # --- fields of messages -------------------------------------------------------------------------------------------
 
 
-_GENERAL = ("Message", "Notice")
-"""Events that keep whatever their messages say."""
+_GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
 
 
 def group_by_event(productions: Iterable[Production]) -> dict[str, list[Production]]:
@@ -114,8 +112,7 @@ def merge_orders(lists: list[list[str]]) -> list[str] | None:
 # --- patterns of messages -----------------------------------------------------------------------------------------
 
 
-Capture = Callable[[int, str], str]
-"""Writes a group of a pattern: gets its number and what is in it."""
+Capture = Callable[[int, str], str]  # writes a group of a pattern: gets its number and what is in it
 
 
 _TOKEN = re.compile(
@@ -124,8 +121,7 @@ _TOKEN = re.compile(
 )
 _PLAIN = frozenset(" -#&~'\"/")
 """Characters that Python escapes and that need no escape."""
-_MAX_SPLIT = 64
-"""Shapes that one with repeated fields may be split into."""
+_MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
 def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:

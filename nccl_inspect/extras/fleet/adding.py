@@ -33,16 +33,12 @@ STDIN = "<stdin>"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""
-_HEAD = 1 << 20
-"""Bytes in which the first communicator of a log is searched for."""
-_SHARES = 8
-"""Shares of the logs for each worker of a cluster: some take longer than others."""
+_HEAD = 1 << 20  # bytes in which the first communicator of a log is searched for
+_SHARES = 8  # shares of the logs for each worker of a cluster: some take longer than others
 _LEAST_SHARE = 1 << 20
 """Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
-_PER_LOG = 20_000
-"""Bytes of a log that take as long as what each log takes, whatever its size."""
-_MOST_JOBS, _MOST_SECONDS = 256, 20.0
-"""After which jobs are written."""
+_PER_LOG = 20_000  # bytes of a log that take as long as what each log takes, whatever its size
+_MOST_JOBS, _MOST_SECONDS = 256, 20.0  # after which jobs are written
 _ONE_AT_A_TIME = threading.Lock()
 """Held while logs are judged: the threads of a worker would only keep each other waiting."""
 
@@ -53,8 +49,7 @@ class LogGroup(NamedTuple):
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
     size: int = 0
-    stdin: str = ""
-    """The file that holds standard input, if that is one of the logs."""
+    stdin: str = ""  # the file that holds standard input, if that is one of the logs
 
 
 class Target(NamedTuple):
@@ -225,7 +220,6 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
 
 
 def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, idents: set[str]) -> list[Tables]:
-    """Return the rows of the jobs in some logs; none if these are among the identified ones."""
     found = files.find([group.stdin if name == STDIN else name for name in group.logs])
     found = [replace(file, name=STDIN) if file.name == group.stdin else file for file in found]
     digests = []  # of what the logs hold, whatever they are called and whether they are compressed
@@ -251,12 +245,10 @@ def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, ident
 
 
 def _digest(*parts: str) -> str:
-    """Return what identifies logs by what is in them, and a job by its logs and its number in these."""
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def _find_written(file: File) -> float | None:
-    """Return when a file was written, in seconds since 1970; None for standard input."""
     with suppress(Exception):  # each store has errors of its own, and some know no times
         if isinstance(file.place, Remote):
             system, path = library("fsspec.core").url_to_fs(file.place.url)

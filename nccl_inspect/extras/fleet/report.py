@@ -20,8 +20,7 @@ from nccl_inspect.extras.fleet.store import Store
 SCHEMA = "nccl-inspect-fleet/1"
 _SQL = Path(__file__).with_name("queries.sql").read_text()
 _QUERIES = dict(re.findall(r"^-- name: (\w+)\n(.*?)(?=\n-- name|\Z)", _SQL, re.M | re.S))
-_MOST = 40
-"""Suspects, after which nothing more is looked for."""
+_MOST = 40  # suspects, after which nothing more is looked for
 
 
 def make_report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:

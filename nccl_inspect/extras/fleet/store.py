@@ -32,18 +32,15 @@ from nccl_inspect.extras.fleet.tables import SCHEMA, TABLES, Tables, schema
 from nccl_inspect.ingest.sources.remote import mask_url
 
 _Result = TypeVar("_Result")
-_INDEX = "fleet.json"
-"""States the schema of a store."""
+_INDEX = "fleet.json"  # states the schema of a store
 UNDATED = "undated"
 _FILE = re.compile(rf"day=(\d{{4}}-\d\d-\d\d|{UNDATED})/([\w-]+)\.parquet(?![\w.])")
-MOST_FILES = 32
-"""Files of a day that are merged into one."""
+MOST_FILES = 32  # files of a day that are merged into one
 _NEW, _MERGED = "new", "all"
 """What names begin with. Of a job that is in several files that one counts whose name comes first: a merged one."""
 _ABANDONED = timedelta(hours=1)
 """The age at which files of a job that is not in the table of jobs are deleted: nobody is still writing it."""
-_ROWS = 100_000
-"""Rows of a group in a file, which is read at once."""
+_ROWS = 100_000  # rows of a group in a file, which is read at once
 _MEMORY = "450MB"
 _TRIES = 5
 

@@ -114,7 +114,6 @@ def _quote(found: Finding | None) -> dict[str, Any]:
 
 
 def _find_times(job: Job, written: float | None) -> tuple[datetime | None, datetime | None, str | None]:
-    """Return when a job began and ended, and by what: the clock of its ``lines``, or the ``file``."""
     stamps = [stamp for progress in job.timeline for stamp in progress.stamps.values()]
     texts = [end(stamps).time for end in (min, max)] if stamps else []  # most logs: to read thousands takes its time
     if not stamps:

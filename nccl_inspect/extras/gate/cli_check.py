@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -93,8 +92,7 @@ def command(
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""
-_OVER = ("destroyed", "aborted")
-"""States that a communicator has only after all others."""
+_OVER = ("destroyed", "aborted")  # states that a communicator has only after all others
 _OF_ONE_RUN = re.compile(r"NCCL_COMM_ID|NCCL_HOSTID|NCCL_DEBUG.*|.*_FILE|.*_PATH")
 """Variables whose values say nothing about the next run."""
 _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
@@ -118,7 +116,11 @@ def write_policy(job: Job) -> str:
     from nccl_inspect.report import html  # few policies are written
 
     pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
-    pages.filters |= {"toml": _list_as_toml, "sort_names": lambda words: sorted(set(words))}
+    pages.filters |= {
+        # Strings of JSON are those of TOML.
+        "toml": lambda words: json.dumps(list(map(escape_controls, words)), ensure_ascii=False),
+        "sort_names": lambda words: sorted(set(words)),
+    }
     context = {
         "version": __version__,
         "names": list_words(escape_controls(source.name) for source in job.sources),
@@ -133,10 +135,6 @@ def write_policy(job: Job) -> str:
         "required": required,
     }
     return pages.get_template("policy.toml.j2").render(context)
-
-
-def _list_as_toml(words: Iterable[str]) -> str:
-    return json.dumps(list(map(escape_controls, words)), ensure_ascii=False)  # its strings are those of TOML
 
 
 def find_doubt(job: Job) -> str:
@@ -167,7 +165,6 @@ def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
 
 
 def _learn(job: Job, force: bool, out: shared.Output) -> int:
-    """Write a policy, unless the log would make a bad one."""
     if job.partial:
         print_stderr("not written: reading was interrupted")
         return shared.status(job)

@@ -33,23 +33,16 @@ class Change(Record):
     """One difference between the runs."""
 
     area: str
-    what: str
-    """A variable, a communicator, a rule, …; for paths the scope."""
+    what: str  # a variable, a communicator, a rule, …; for paths the scope
     before: str | None
-    after: str | None
-    """None where this run does not have it."""
+    after: str | None  # None where this run does not have it
     pairs: list[tuple[int, int]] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
-    """Rules whose findings are about it, in the run that has them."""
-    evidence: list[Evidence] = field(default_factory=list)
-    """Lines that show it, those of B first."""
-    severity: str = ""
-    """Of a finding, in the run that has it."""
-    is_slower: bool = False
-    """Of a bandwidth or a training, in B."""
-    fix: list[str] = field(default_factory=list)
-    """Of a finding that only B has."""
+    rules: list[str] = field(default_factory=list)  # rules whose findings are about it, in the run that has them
+    evidence: list[Evidence] = field(default_factory=list)  # lines that show it, those of B first
+    severity: str = ""  # of a finding, in the run that has it
+    is_slower: bool = False  # of a bandwidth or a training, in B
+    fix: list[str] = field(default_factory=list)  # of a finding that only B has
 
     @property
     def kind(self) -> str:
@@ -61,14 +54,10 @@ class Change(Record):
 class CausalChain(Frozen):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
-    causes: list[Change]
-    """Changes shown by the evidence of the first finding; may be empty."""
-    findings: list[Change]
-    """New or gone findings, the cause before what it explains."""
-    effects: list[Change]
-    """Changes of the network and of paths that these findings are about."""
-    fix: list[str]
-    """How to make B like A: the first step for the first finding, and how to revert the causes."""
+    causes: list[Change]  # changes shown by the evidence of the first finding; may be empty
+    findings: list[Change]  # new or gone findings, the cause before what it explains
+    effects: list[Change]  # changes of the network and of paths that these findings are about
+    fix: list[str]  # how to make B like A: the first step for the first finding, and how to revert the causes
 
 
 @record
@@ -79,21 +68,17 @@ class Difference(Record):
     b: Job
     changes: list[Change]
     explanations: list[CausalChain]
-    renamed: dict[str, str]
-    """Hosts of A and the hosts of B that have the same ranks and another name."""
-    open: list[str]
-    """What could not be compared, and why."""
+    renamed: dict[str, str]  # hosts of A and the hosts of B that have the same ranks and another name
+    open: list[str]  # what could not be compared, and why
 
     def changes_in_area(self, area: str) -> list[Change]:
         """Return the changes of one area."""
         return [change for change in self.changes if change.area == area]
 
 
-_SOUND = ("complete", "connected", "destroyed")
-"""States of a communicator that differ only by where the log ends."""
+_SOUND = ("complete", "connected", "destroyed")  # states of a communicator that differ only by where the log ends
 _MAX_EVIDENCE = 3
-_NOISE = 0.05
-"""Runs on the same machines differ by that much."""
+_NOISE = 0.05  # runs on the same machines differ by that much
 
 
 def compare(a: Job, b: Job) -> Difference:
@@ -152,7 +137,6 @@ def _change_of_value(
 
 
 def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
-    """Return the lines that make an event of this class with these values."""
     lines = []
     for notice in job.notices:
         if isinstance(notice.event, event) and all(getattr(notice.event, key) == values[key] for key in values):
@@ -194,7 +178,6 @@ def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
 
 
 def _hosts_words(job: Job) -> str:
-    """Return the ranks of each host in words: ``2 hosts, 8 ranks each``; empty when not every rank has a host."""
     sizes = sorted(len(host.ranks) for host in job.hosts)
     if job.world_size is None or sum(sizes) != job.world_size:
         return ""
@@ -203,7 +186,6 @@ def _hosts_words(job: Job) -> str:
 
 
 def _environment_changes(a: Job, b: Job, renamed: dict[str, str], unclear: list[str]) -> Iterator[Change]:
-    """Yield variables with other values or on other ranks; names of hosts in values are those of B."""
     ours, theirs = (group_values((setting.name, setting) for setting in job.environment) for job in (a, b))
     for name in sorted({*ours, *theirs}):
         before = _values_words(ours.get(name, []), renamed)
@@ -272,8 +254,6 @@ def _member_ranks(comm: CommunicatorInfo) -> str:
 
 
 def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    """Compare bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
-
     def differ(before: float, after: float) -> bool:
         return abs(after - before) > _NOISE * max(before, after)
 
@@ -350,7 +330,6 @@ def _select_pairs(pairs: Iterable[tuple[tuple[int, int], PathKind, PathKind]], j
 
 
 def _way_words(path: PathKind) -> str:
-    """Return transport and GPUDirect, in the words of one release."""
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
     return _SAME.get(detail, detail) + gdr
@@ -381,7 +360,6 @@ def _path_change(
 
 
 def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iterator[Change]:
-    """Compare findings of the same rule, those with the same words first."""
     unjudged = {question.rule for question in b.not_judged}
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
@@ -453,8 +431,7 @@ def _finding_change(finding: Finding, before: str | None, after: str | None) -> 
 
 # --- what explains what -------------------------------------------------------------------------------------------
 
-_PLAIN = re.compile(r"[^\s;]+")
-"""A value for all ranks, from the environment."""
+_PLAIN = re.compile(r"[^\s;]+")  # a value for all ranks, from the environment
 
 
 def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
@@ -476,7 +453,6 @@ def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
 
 
 def _make_chain(first: Change, findings: list[Change], changes: list[Change], pairwise: bool) -> CausalChain | None:
-    """Return what a finding explains and what explains it; None if it stands alone."""
     members, names = [first], {first.what}
     while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:
         members += fresh  # findings that name the first one as their cause, and those that name them

@@ -58,7 +58,6 @@ def _quote_line(line: Evidence) -> str:
 def _paint_block(
     label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
 ) -> Iterator[str]:
-    """Yield a paragraph in whose first line a word has a color."""
     first, *rest = block(label, escape_controls(text), style, indent=indent, hang=hang)
     yield first.replace(word, paint(word, color, style), 1)
     yield from rest
@@ -71,7 +70,6 @@ _STEP = {"broken": "fix", "undecided": "needs"}
 
 
 def _headline(checked: Checked, strict: bool) -> tuple[str, str]:
-    """Return the verdict in a word, and how many outcomes led to it."""
     word = checked.state.upper() if checked.is_met(strict) else "BROKEN"
     counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.list_outcomes(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
@@ -84,13 +82,11 @@ def _sentence(outcome: Answer) -> str:
 
 
 def _first_place(evidence: Sequence[Evidence]) -> str:
-    """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
     more = f" and {count(len(evidence) - 1, 'more line')}" if len(evidence) > 1 else ""
     return f"{evidence[0].source}:{evidence[0].line}{more}" if evidence else ""
 
 
 def _group_by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Answer]]]:
-    """Yield what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
     open_outcomes = [outcome for outcome in checked.outcomes if outcome.state != "kept"]
     groups = group_values(((outcome.state, outcome.todo), outcome) for outcome in open_outcomes)
     yield from ((*key, outcomes) for key, outcomes in groups.items())
@@ -101,8 +97,6 @@ def _level(outcome: Answer, strict: bool) -> str:
 
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
-    """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
-
     def list_lines(outcomes: list[Answer]) -> Iterator[str]:
         for outcome in outcomes:
             state, text = outcome.state, f"{outcome.key}: {_sentence(outcome)}"
@@ -121,7 +115,6 @@ def _check_text(checked: Checked, strict: bool, style: Style) -> str:
 
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
-    """Render a table of what is not kept for each fix, with the log lines folded away."""
     head = ("", "expectation", "found", "wanted", "line")
 
     def list_rows(outcomes: list[Answer]) -> Iterator[list[str]]:
@@ -165,7 +158,6 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
 
 
 def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
-    """Render a case for each expectation; what is undecided is skipped, unless strict."""
     from junitparser import Skipped
 
     from nccl_inspect.report import junit
@@ -195,7 +187,6 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
 
 
 def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
-    """Render a command for the result, and one for each expectation that is not kept."""
     from nccl_inspect.report.github import annotation, list_unread
 
     word, counts = _headline(checked, strict)
@@ -222,7 +213,6 @@ CHECK_FORMATS = {
 
 
 def _head_words(difference: Difference) -> tuple[str, str]:
-    """Return how many changes there are, and which hosts have other names; empty where none has."""
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
     changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
@@ -291,8 +281,6 @@ def _pairs(change: Change) -> str:
 
 
 def _diff_text(difference: Difference, style: Style) -> str:
-    """Render what likely explains what, then all changes by area; it fits any width from 40 columns."""
-
     def list_fix(steps: list[str]) -> Iterator[str]:
         for index, text in enumerate(steps):
             label = "fix" if index == 0 or style.width < NARROW else ""
@@ -326,7 +314,6 @@ def _diff_text(difference: Difference, style: Style) -> str:
 
 
 def _diff_markdown(difference: Difference, style: Style) -> str:
-
     def fix(steps: list[str]) -> str:
         return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
 

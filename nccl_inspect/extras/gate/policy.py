@@ -33,18 +33,13 @@ _MAX_EVIDENCE = 3
 class Answer(Frozen):
     """An answer of the log to an expectation."""
 
-    state: str
-    """``kept``, ``broken`` or ``undecided``."""
-    summary: str
-    """What was found."""
-    todo: str = ""
-    """What mends it, or which log would show it; empty when it is kept."""
+    state: str  # `kept`, `broken` or `undecided`
+    summary: str  # what was found
+    todo: str = ""  # what mends it, or which log would show it; empty when it is kept
     evidence: Sequence[Evidence] = ()
     ranks: Sequence[int] = ()
-    rule: str = ""
-    """The rule whose finding it is or goes back to; empty when no rule speaks of it."""
-    key: str = ""
-    """That of the expectation, which the policy adds, as it does what is wanted."""
+    rule: str = ""  # the rule whose finding it is or goes back to; empty when no rule speaks of it
+    key: str = ""  # that of the expectation, which the policy adds, as it does what is wanted
     wanted: str = ""
 
 
@@ -52,11 +47,9 @@ class Answer(Frozen):
 class Expectation(Frozen):
     """One line of a policy."""
 
-    key: str
-    """In the file: ``paths.inter.gdr``."""
+    key: str  # in the file: `paths.inter.gdr`
     wanted: str
-    ask: Callable[[Job], Iterable[Answer]]
-    """Gives at least one answer, and one for each thing that breaks it."""
+    ask: Callable[[Job], Iterable[Answer]]  # gives at least one answer, and one for each thing that breaks it
 
 
 @frozen
@@ -65,8 +58,7 @@ class Checked(Frozen):
 
     policy: str
     job: Job
-    outcomes: list[Answer]
-    """What is broken first, then what is undecided."""
+    outcomes: list[Answer]  # what is broken first, then what is undecided
 
     @property
     def state(self) -> str:
@@ -135,7 +127,7 @@ _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
 _DRIVER = "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another"
 _BUILT_IN = ("IB", "Socket")
-_NUMBERS = {
+_NUMBERS = {  # what each number is asked for in words, what it counts, and what to do about another one
     "world_size": ("{}", "rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
     "hosts": ("{}", "host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
     "min_channels": (
@@ -151,7 +143,6 @@ _NUMBERS = {
         "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log",
     ),
 }
-"""What each number is asked for in words, what it counts, and what to do about another one."""
 
 
 def world_communicator(job: Job) -> CommunicatorInfo | None:
@@ -269,7 +260,6 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
 
 
 def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
-    """Ask for the ``name`` of the network, or the ``provider`` of its plugin."""
     actual = job.network.name if key == "name" else job.network.provider
     if key == "provider" and job.network.name in _BUILT_IN:
         actual = f"none: the network is {job.network.name}"
@@ -282,7 +272,6 @@ def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answe
 
 
 def _network_lines(job: Job) -> list[Evidence]:
-    """Return the first lines that say which network is used: its devices, its provider, a path."""
     name, used = job.network.name, [(notice.event, notice.evidence[0]) for notice in job.notices]
     devices = [line for event, line in used if isinstance(event, events.NetDevices) and event.net == name]
     providers = [line for event, line in used if isinstance(event, events.OfiProvider)]
@@ -320,7 +309,6 @@ def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
 
 def _ask_required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
-    """Ask that every process shows a variable with a value that fits the glob."""
     settings = [setting for setting in job.environment if fnmatchcase(setting.name, name)]
     bad = [setting for setting in settings if not fnmatchcase(setting.value, value or "*")]
     for setting in bad:
@@ -349,8 +337,7 @@ def _first_lines(settings: Iterable[Setting]) -> list[Evidence]:
 SCOPES = ("intra", "inter")
 _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
 _TRANSPORTS = ("P2P", "SHM", "NET", "COLLNET")
-_OLD_DETAIL = "DIRECT SHARED MEMORY"
-"""How NCCL calls SHM until 2.12."""
+_OLD_DETAIL = "DIRECT SHARED MEMORY"  # how NCCL calls SHM until 2.12
 
 
 def ask_transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:

@@ -46,8 +46,7 @@ Examples:
 Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
 """
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_TICK = 0.25
-"""Seconds between updates of the status line."""
+_TICK = 0.25  # seconds between updates of the status line
 
 
 def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Command]:
@@ -221,8 +220,7 @@ def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
 _OPTION = "--metrics"
-_REBUILT = 1.0
-"""Seconds between two sets of metrics that are served: those of a large job take some time to make."""
+_REBUILT = 1.0  # seconds between two sets of metrics that are served: those of a large job take some time to make
 
 
 class Meter:
@@ -234,8 +232,7 @@ class Meter:
 
     def __init__(self, target: str | None, seconds: float) -> None:
         self._target, self._seconds, self._next = target, seconds, 0.0
-        self._problem: str | None = None
-        """That of the last writing; None before the first."""
+        self._problem: str | None = None  # that of the last writing; None before the first
         self._server: WSGIServer | None = None
         if match := _ADDRESS.fullmatch(target or ""):
             self._seconds = _REBUILT
@@ -356,7 +353,6 @@ class _Screen:
 
 
 def _progress(status: watching.Status) -> tuple[str, str]:
-    """Return the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"

@@ -20,8 +20,8 @@ import threading
 import time
 import tomllib
 import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,12 +30,12 @@ from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.collect import host
 from nccl_inspect.extras.collect.collection import Collection
 from nccl_inspect.util import signals as signal_names
+from nccl_inspect.util.interruption import hold_signals
 
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
 _BLOCK = 1 << 16
-_PIPE = 1 << 20
-"""Bytes that a pipe may hold: the job waits less often for the terminal."""
+_PIPE = 1 << 20  # bytes that a pipe may hold: the job waits less often for the terminal
 _MAX_PARTIAL = 1 << 16
 
 
@@ -117,7 +117,6 @@ class Channel:
 
 
 def _write_all(target: int, data: bytes) -> int:
-    """Write all of it; return the number of the error, 0 for none."""
     view = memoryview(data)
     while view:
         try:
@@ -132,10 +131,8 @@ def _write_all(target: int, data: bytes) -> int:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that the job gets, and that end what is done after it."""
 _WAITED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGWINCH)
-_TICK = 1.0
-"""Seconds between looks at the job while no signal comes."""
-_DRAIN = 2.0
-"""Seconds to wait, after the end of the job, for those that still hold its streams."""
+_TICK = 1.0  # seconds between looks at the job while no signal comes
+_DRAIN = 2.0  # seconds to wait, after the end of the job, for those that still hold its streams
 
 
 class NotStartedError(NcclInspectError):
@@ -155,21 +152,8 @@ def _start(work: Callable[..., None], *values: object) -> threading.Thread:
 
 
 def _wait_for_end(seconds: float) -> bool:
-    """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
     came = signal.sigtimedwait(_WAITED, seconds)
     return came is not None and came.si_signo in _ENDING
-
-
-@contextmanager
-def _hold_signals() -> Iterator[None]:
-    """Hold signals back until somebody waits for them: none is lost, and none interrupts anything."""
-    if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
-        raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _signal_group(leader: int, number: int) -> None:
@@ -294,8 +278,7 @@ class Standstill:
         own = (str(Path(glob.escape(str(folder)), name)) for name in ("nccl.*", "job*.log"))
         self._patterns = [*own, *filter(None, [pattern])]
         self._next = now() + seconds
-        self._seen = 0.0
-        """When the last thing came before the silence that counted."""
+        self._seen = 0.0  # when the last thing came before the silence that counted
 
     def has_come(self) -> bool:
         """Return whether there was silence for so long, for the first time."""
@@ -318,8 +301,7 @@ class Standstill:
 _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
 _BETWEEN = 5.0
-_SLACK = 60.0
-"""Seconds by which the times of the kernel may be off."""
+_SLACK = 60.0  # seconds by which the times of the kernel may be off
 _STAMP = re.compile(rb"(?:<\d+>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] ")
 _PROCESS = re.compile(rb"oom-kill|[Oo]ut of memory: |\]: segfault at ")
 """A process was killed or crashed. What happened to a GPU or switch is of interest whenever it was: it may be lost."""
@@ -334,8 +316,7 @@ class Gathering:
     def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
         self._host, self._between, self._began = folder / host.folder(), between, time.time()
         self._collection = partial(Collection, folder, lambda _: None, _COMMAND_SECONDS)
-        self.ended = threading.Event()
-        """Set when the job has ended: nobody waits for an answer any more."""
+        self.ended = threading.Event()  # set when the job has ended: nobody waits for an answer any more
 
     def ask_ras(self) -> bool:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
@@ -361,10 +342,7 @@ class Gathering:
             answer.unlink(missing_ok=True)
 
     def _ask(self) -> dict[str, Any]:
-        """Ask, and keep what is answered; return the operations that each rank has launched, by communicator.
-
-        There are none where the answer is text only, and where 2.28 breaks its JSON because ranks do not answer.
-        """
+        """Return the operations that each rank has launched; none of text, and where 2.28 breaks its JSON."""
         host.ask_ras(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
             data = json.loads((self._host / "ras.json").read_bytes())
@@ -390,13 +368,10 @@ def drop_earlier_ends(log: bytes, begin: float) -> bytes:
 # --- the run ------------------------------------------------------------------------------------------------------
 
 _STDERR = 2
-_STUCK = (b"FAILED", b"WAITING")
-"""First words of a report on a job that is stuck."""
+_STUCK = (b"FAILED", b"WAITING")  # first words of a report on a job that is stuck
 _REPORT_SECONDS = 120
-_LEAVE = 5.0
-"""Seconds to wait at the end for what a stand-still began."""
-_GATHER_TICK = 0.1
-"""Seconds between two looks at what is gathered."""
+_LEAVE = 5.0  # seconds to wait at the end for what a stand-still began
+_GATHER_TICK = 0.1  # seconds between two looks at what is gathered
 _STALE = 1800.0
 """Seconds for which a job prints on after a stand-still before its answers are of no use: the time-outs of PyTorch, and
 what it writes before it gives up, take less."""
@@ -421,8 +396,7 @@ class Session:
         self._environment = {**environment, **choose_variables(environment, self.folder)}
         self._rank, local = launcher_ranks(environment)
         self._gathers = not local
-        self.is_first = self._gathers and not self._rank
-        """Whether this is the process that reports on the job."""
+        self.is_first = self._gathers and not self._rank  # whether this is the process that reports on the job
         self._gathering = Gathering(self.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0
@@ -434,7 +408,9 @@ class Session:
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the job and report on it; return its exit status."""
-        with _hold_signals():
+        if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
+            raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
+        with hold_signals(_WAITED):  # until somebody waits for them: none is lost, and none interrupts anything
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._stall, self._log, self.folder, pattern)
@@ -464,7 +440,6 @@ class Session:
         return status
 
     def _run_job(self, argv: Sequence[str]) -> int:
-        """Return the exit status of the job, as a shell has it."""
         ends = {stream: channel.inside for channel in self._channels for stream in channel.streams}
         try:
             # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.
@@ -482,7 +457,12 @@ class Session:
         while (status := job.poll()) is None:
             came = signal.sigtimedwait(_WAITED, _TICK)
             if came is None:
-                self._look_for_standstill()
+                if self._kept_at and self._log.last - self._kept_at > _STALE:
+                    self._gathering.forget_answers()
+                    self._kept_at = 0.0
+                if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
+                    self._log.flush()
+                    self._work = _start(self._gather_standstill)
             elif came.si_signo == signal.SIGWINCH:
                 for channel in self._channels:
                     channel.resize()
@@ -493,14 +473,6 @@ class Session:
         while signal.sigtimedwait(_WAITED, 0):  # what came together with the end of the job was meant for it
             pass
         return 128 - status if status < 0 else status
-
-    def _look_for_standstill(self) -> None:
-        if self._kept_at and self._log.last - self._kept_at > _STALE:
-            self._gathering.forget_answers()
-            self._kept_at = 0.0
-        if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
-            self._log.flush()
-            self._work = _start(self._gather_standstill)
 
     def _gather_standstill(self) -> None:
         silence = f"nothing printed for {self._stall:g} s"

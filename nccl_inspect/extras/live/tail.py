@@ -17,20 +17,17 @@ from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.util.discovery import suggest_path
 
 STDIN = "<stdin>"
-_REMEMBERED = 256
-"""Bytes before the offset that was read last."""
+_REMEMBERED = 256  # bytes before the offset that was read last
 
 
 class Note(NamedTuple):
     """Something to tell about the input itself."""
 
     text: str
-    begins: bool = False
-    """What follows is the beginning of a file: lines count from 1 again."""
+    begins: bool = False  # what follows is the beginning of a file: lines count from 1 again
 
 
-Piece: TypeAlias = bytes | Note | None
-"""Bytes as they came; None when nothing came for a while."""
+Piece: TypeAlias = bytes | Note | None  # bytes as they came; None when nothing came for a while
 
 
 class Waiter:
@@ -125,10 +122,7 @@ def _open(path: Path) -> int:
 
 
 def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
-    """Return how a file begins anew; empty while it is as it was, and where the next one has not begun.
-
-    One that was written anew and grew beyond the offset holds other bytes before that than those that were seen.
-    """
+    """Return how a file begins anew: one that grew beyond the offset holds other bytes before it than were seen."""
     opened = os.fstat(descriptor)
     try:
         there = path.stat()
@@ -150,8 +144,7 @@ class Splitter:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
-        """A line without its end; at first all, until that shows whether this is an export."""
+        self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
         self._begun = False
         self._reader: Reader | None = None
         self._total = 0

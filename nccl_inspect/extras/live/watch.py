@@ -34,8 +34,7 @@ from nccl_inspect.util.wording import count, list_words, ranges
 
 # --- what RAS answers -------------------------------------------------------------------------------------------------
 
-_LONGEST = 30.0
-"""Seconds that an answer may take: RAS itself waits for processes that are silent."""
+_LONGEST = 30.0  # seconds that an answer may take: RAS itself waits for processes that are silent
 _MOST = 3
 
 
@@ -82,10 +81,8 @@ class Asker:
 class Late(NamedTuple):
     """Holds those that hold others up, by an answer."""
 
-    ranks: list[int]
-    """Of the job, as far as they are known."""
-    words: list[str]
-    """What is known of the first few."""
+    ranks: list[int]  # of the job, as far as they are known
+    words: list[str]  # what is known of the first few
     names: list[str]
 
 
@@ -127,20 +124,16 @@ def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
 # --- the watch ------------------------------------------------------------------------------------------------------
 
 _PACKED = b"\x1f\x8b"
-_REST = 5
-"""Looking may take this part of the time at most: a sixth, however large the job."""
+_REST = 5  # looking may take this part of the time at most: a sixth, however large the job
 
 
 @frozen
 class Timing(Frozen):
     """Holds how often and how soon; all in seconds."""
 
-    interval: float = 10.0
-    """Between signs of life; four times as often the job is looked at, if anything came."""
-    settle: float = 5.0
-    """Of quiet, after which no more connections are waited for."""
-    stall: float = 60.0
-    """Without progress, after which an unfinished communicator stands still."""
+    interval: float = 10.0  # between signs of life; four times as often the job is looked at, if anything came
+    settle: float = 5.0  # of quiet, after which no more connections are waited for
+    stall: float = 60.0  # without progress, after which an unfinished communicator stands still
 
 
 class Verdict(NamedTuple):
@@ -171,11 +164,9 @@ class Stall(NamedTuple):
     communicator: CommunicatorInfo
     waiting: list[int]
     missing: list[int]
-    are_global: bool
-    """Whether these are global ranks; else they count within the communicator."""
+    are_global: bool  # whether these are global ranks; else they count within the communicator
     seconds: float
-    last: str
-    """The last progress, that many seconds ago."""
+    last: str  # the last progress, that many seconds ago
 
 
 class Behind(NamedTuple):
@@ -208,17 +199,13 @@ class Status(NamedTuple):
     nccl_lines: int
     ranks: int
     world_size: int | None
-    complete: int
-    """Communicators that all ranks which began have finished."""
+    complete: int  # communicators that all ranks which began have finished
     communicators: int
-    last: str
-    """The last step of any rank."""
+    last: str  # the last step of any rank
     verdict: str
     quiet: float
-    stalled: bool
-    """A communicator makes no progress, or by RAS the job does not."""
-    ras: str
-    """What RAS says, or why it says nothing; empty if it is not asked."""
+    stalled: bool  # a communicator makes no progress, or by RAS the job does not
+    ras: str  # what RAS says, or why it says nothing; empty if it is not asked
 
 
 class Watch:
@@ -243,10 +230,8 @@ class Watch:
         self._extent = self._fold.extent()
         self._next_warning = self._next_behind = timing.stall
         self._job: Job | None = None
-        self.reported: Job | None = None
-        """The job as last reported; None before the first verdict."""
-        self._lines = -1
-        """How many the log had when the whole verdict was shown, until something changed."""
+        self.reported: Job | None = None  # the job as last reported; None before the first verdict
+        self._lines = -1  # how many the log had when the whole verdict was shown, until something changed
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
@@ -371,7 +356,6 @@ class Watch:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
     def _tell(self, job: Job) -> Iterator[News]:
-        """Yield the first verdict, or what changed since the last news."""
         before, self.reported = self.reported, job
         if before is None:
             yield Verdict(job)
@@ -421,7 +405,6 @@ class Watch:
         yield from self._tell(self._job)
 
     def _evidence(self) -> Inventory:
-        """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
         beside = self._beside() if self._beside else NOTHING
         if self._answer is None or not self._is_same or self._find_late() is None:
             return beside
@@ -493,13 +476,11 @@ def _step_words(step: Step | Burst | None) -> str:
 
 STALL = "stall"
 _ACTION = "action="
-TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
-"""Conditions for a finding that needs this action."""
+TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])  # conditions for a finding that needs this action
 CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
 PREFIX = "NCCLINSPECT_"
-_MAX_BYTES = 100_000
-"""Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
+_MAX_BYTES = 100_000  # of a variable: with a longer one Linux runs no command (`MAX_ARG_STRLEN`)
 _STDERR = 2
 
 

@@ -34,8 +34,7 @@ class TestedJob(Job):
     """The job of :func:`nccl_inspect.read`, with assertions."""
 
     __slots__ = ()
-    __test__ = False
-    """Keeps pytest from collecting the class."""
+    __test__ = False  # keeps pytest from collecting the class
 
     def __repr__(self) -> str:
         names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
@@ -166,13 +165,11 @@ class TestedJob(Job):
             raise AssertionError(_join(f"not every path has {wanted}", map(_answer, bad), self._list_findings(paths)))
 
     def _list_findings(self, paths: Iterable[Path]) -> list[str]:
-        """Return the findings about some paths, and their causes."""
         rules = {rule for path in paths for rule in path.rules}
         rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
         return _findings(finding for finding in self.findings if finding.rule in rules)
 
     def _list_questions(self) -> list[str]:
-        """Return what the log leaves open."""
         return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
 
 
@@ -191,7 +188,6 @@ def _check_ways(allowed: Sequence[str]) -> None:
 
 
 def _findings(findings: Iterable[Finding]) -> list[str]:
-    """Write findings with their evidence; an effect refers to its cause, if that is among them."""
     findings = list(findings)
     names = {finding.rule for finding in findings}
     return [_finding(finding, names.intersection(finding.because)) for finding in findings]

@@ -18,8 +18,7 @@ from nccl_inspect.util.text import cut, escape_controls
 
 _MARKED = re.compile("⟦(.*?)⟧")
 _MIN_WIDTH, _INDENT = 40, " " * 14
-_LEAST_CHANCE = 1e-9
-"""The least probability that is worth a number."""
+_LEAST_CHANCE = 1e-9  # the least probability that is worth a number
 
 
 def render(document: dict[str, Any], style: Style) -> str:
