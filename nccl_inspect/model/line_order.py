@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import chain, islice, pairwise
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
 _MAX_PROCESSES = 64

@@ -23,8 +23,17 @@ from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step
-from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import (
+    Burst,
+    CallKey,
+    Note,
+    ProcessLog,
+    Step,
+    Tally,
+    add_calls,
+    source_and_line,
+)
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
@@ -201,7 +210,7 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
         notes[key] = note
     calls: dict[CallKey, Tally] = {}
     for log in sorted(logs, key=lambda log: log.first):
-        merge_calls(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
+        add_calls(calls, {key: replace(tally) for key, tally in log.calls.items()})
     return ProcessLog(
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),

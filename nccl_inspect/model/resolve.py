@@ -19,8 +19,8 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import PAIRED, position, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import PAIRED, ProcessLog, position, source_and_line
 from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised

@@ -11,8 +11,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.fold import ProcessLog, Step
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.process_log import ProcessLog, Step, source_and_line
 from nccl_inspect.model.inventory import Begin, InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, StatementLine
 from nccl_inspect.util.times import are_in_order, moment

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
 from nccl_inspect.util.grouping import group_values
 
 _GIVEN_UP = {"Abort", "Revoke"}

@@ -19,6 +19,7 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 
 _LINE_BITS = 40
+_PLACE = attrgetter("place")
 
 
 def position(source: int, line: int) -> int:
@@ -29,18 +30,6 @@ def position(source: int, line: int) -> int:
 def source_and_line(place: int) -> tuple[int, int]:
     """Return the inverse of :func:`position`."""
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
-
-
-class Move:
-    """Gives a place of a fold the place that it has in the fold that takes that one in."""
-
-    def __init__(self, first: int, others: int) -> None:
-        self.first = first
-        self.others = others
-
-    def __call__(self, place: int) -> int:
-        """Return the place there."""
-        return place + (self.others if place >> _LINE_BITS else self.first)
 
 
 class Step(NamedTuple):
@@ -148,34 +137,23 @@ class Tally(Record):
     """Place of the first."""
     last: int
 
-    def add(self, other: Tally) -> None:
-        """Take in what came later."""
-        self.calls += other.calls
-        self.elements += other.elements
-        self.smallest = min(self.smallest, other.smallest)
-        self.largest = max(self.largest, other.largest)
-        self.last = other.last
-
 
 def count_call(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
     """Count one call."""
     root = call.root if call.func in ROOTED else None
     key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
-    tally = Tally(1, call.count, call.count, call.count, place, place)
-    if total := tallies.get(key):
-        total.add(tally)
-    else:
-        tallies[key] = tally
+    add_calls(tallies, {key: Tally(1, call.count, call.count, call.count, place, place)})
 
 
-def merge_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
+def add_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally]) -> None:
     """Take in what the same process called later."""
     for key, tally in later.items():
-        tally.first, tally.last = move(tally.first), move(tally.last)
-        if total := mine.get(key):
-            total.add(tally)
-        else:
-            mine[key] = tally
+        own = mine.setdefault(key, tally)
+        if own is not tally:
+            own.calls += tally.calls
+            own.elements += tally.elements
+            own.smallest, own.largest = min(own.smallest, tally.smallest), max(own.largest, tally.largest)
+            own.last = tally.last
 
 
 edge_key = attrgetter(
@@ -227,12 +205,12 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """Return the place of its last edge."""
-        return max((edge.place for edge in self.edges.values()), default=0)
+        return max(edge.place for edge in self.edges.values())
 
     @property
     def final(self) -> Edge:
         """Return its last edge."""
-        return max(self.edges.values(), key=attrgetter("place"))
+        return max(self.edges.values(), key=_PLACE)
 
     @property
     def highest(self) -> int:
@@ -247,21 +225,17 @@ class Burst(Record):
     def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
-        first = min(edges.values(), key=attrgetter("place"))
+        first = min(edges.values(), key=_PLACE)
         return Burst(self.key, first.place, first.printed, edges)
-
-    def add(self, key: tuple[object, ...], edge: Edge) -> None:
-        """Take in lines of one edge."""
-        own = self.edges.setdefault(key, edge)
-        if own is not edge:
-            own.add(edge)
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
         for key, edge in later.edges.items():
-            self.add(key, edge)
+            own = self.edges.setdefault(key, edge)
+            if own is not edge:
+                own.add(edge)
 
-    def move(self, move: Move) -> None:
+    def move(self, move: Callable[[int], int]) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
         for edge in self.edges.values():
@@ -310,9 +284,7 @@ class ProcessLog(Record):
             burst = Burst(key, place, printed)
             self.open[key.tid] = burst
             self.begun.setdefault(key.tid, burst)
-            insort(
-                self.steps, burst, key=attrgetter("place")
-            )  # lines of another thread may precede its first sound one
+            insort(self.steps, burst, key=_PLACE)  # lines of another thread may precede its first sound one
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
@@ -351,13 +323,15 @@ class ProcessLog(Record):
             return level, production or "unrecognised"
         return key
 
-    def merge(self, later: ProcessLog, move: Move) -> None:
+    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
         self.last, self.closing = move(later.last), later.closing
         self.bootstraps.extend(map(move, later.bootstraps))
-        merge_calls(self.calls, later.calls, move)
+        for tally in later.calls.values():
+            tally.first, tally.last = move(tally.first), move(tally.last)
+        add_calls(self.calls, later.calls)
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
@@ -381,7 +355,7 @@ class ProcessLog(Record):
             else:
                 self.notes[key] = note
 
-    def _join(self, later: ProcessLog, move: Move) -> set[int]:
+    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():

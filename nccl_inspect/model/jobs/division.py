@@ -12,8 +12,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import position, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import ProcessLog, position, source_and_line
 from nccl_inspect.model.jobs.shares import Claim, Division, Share
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure

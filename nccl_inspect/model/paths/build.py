@@ -13,8 +13,7 @@ from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, ProcessLog
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.ends import NicName, NicNames, pair_ends
 from nccl_inspect.model.paths.path import AlsoPath, PathKind

@@ -13,7 +13,7 @@ from operator import itemgetter, or_
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.communicators.members import SEND_RECV
-from nccl_inspect.model.fold.fold import ProcessLog
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.model.paths.placement import Line
 from nccl_inspect.model.statements.index import Statements

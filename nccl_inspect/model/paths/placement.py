@@ -14,7 +14,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, record
