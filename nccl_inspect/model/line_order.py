@@ -15,10 +15,8 @@ from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
 _MAX_PROCESSES = 64
-_MAX_MARKS = 200
-"""Lines of a process that are looked at."""
-_FEW, _ENOUGH = 3, 10
-"""Lines older than the one before: this many if none is newer, or this many for each one that is."""
+_MAX_MARKS = 200  # lines of a process that are looked at
+_FEW, _ENOUGH = 3, 10  # lines older than the one before: this many if none is newer, or this many for each one that is
 _MIN_STEPS = 2
 
 

@@ -48,8 +48,7 @@ _BELIEVED, _PER_STEP = 1 << 18, 128
 
 The log of one rank of the largest runs claims that many, in some communicators of the world; more is damage.
 """
-_MOST = 1 << 16
-"""Communicators with an id of their own that are judged: a hundred times those of the largest runs."""
+_MOST = 1 << 16  # communicators with an id of their own that are judged: a hundred times those of the largest runs
 
 
 class Gathered:
@@ -148,10 +147,8 @@ def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
 # Who is one process, and its lives
 
 _FEW, _MANY = 3, 10
-_MAX_ALIKE = 64
-"""Processes of one id among which that one is looked for to which a torn name belongs."""
-_MAX_LIVES = 500
-"""Most starts of one container that are distinguished, the newest ones."""
+_MAX_ALIKE = 64  # processes of one id among which that one is looked for to which a torn name belongs
+_MAX_LIVES = 500  # most starts of one container that are distinguished, the newest ones
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
@@ -338,8 +335,7 @@ def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evid
     return None
 
 
-_FIRST = 0
-"""The CUDA device of a process that sees one GPU."""
+_FIRST = 0  # the CUDA device of a process that sees one GPU
 _SEVERAL = 2
 
 
@@ -418,11 +414,9 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
 
 # What only torn lines state
 
-_FEW_LINES, _MANY_LINES = 2, 50
-"""Lines of what looks like a network, where another one has many."""
+_FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where another one has many
 _BUILT_IN = ("IB", "Socket")
-_USUAL = 10
-"""Lines that most processes print."""
+_USUAL = 10  # lines that most processes print
 _Way: TypeAlias = tuple[object, ...]
 
 
@@ -451,11 +445,9 @@ class _Damage:
     """Holds what the sound lines of a torn log state, by which damage is known."""
 
     def __init__(self, doubtful: Mapping[int, Collection[int]], logs: Iterable[ProcessLog]) -> None:
-        self._doubtful = doubtful
-        """By the numbers of torn sources their lines of which nothing is certain."""
+        self._doubtful = doubtful  # by the numbers of torn sources their lines of which nothing is certain
         self._ways_of: dict[Process, set[_Way]] = {}
-        self._networks: Counter[str] = Counter()
-        """How many lines name each network."""
+        self._networks: Counter[str] = Counter()  # how many lines name each network
         self._texts: set[bytes] = set()
         self._kinds: set[tuple[str, str] | None] = set()
         for log in logs:

@@ -50,8 +50,7 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
-_TORN_PER_PIECE = 4
-"""Torn lines among which at most one still reads as a connection."""
+_TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a connection
 
 
 class _Builder:
@@ -419,8 +418,7 @@ def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
     return group_values((network, member) for member in members if (network := member.network))
 
 
-Completed = Mapping[tuple[Process, int], int]
-"""Where threads of processes completed a communicator for the last time."""
+Completed = Mapping[tuple[Process, int], int]  # where threads of processes completed a communicator for the last time
 _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
 """Until somebody asks who made a statement first."""
 

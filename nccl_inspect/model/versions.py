@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_WRONG = 20
-"""No release of NCCL has such a first number."""
+_WRONG = 20  # no release of NCCL has such a first number
 _NUMBER = re.compile(r"\d+")
 
 
@@ -61,10 +60,8 @@ class Alike(NamedTuple):
 
     name: str
     value: str
-    printed: str
-    """What NCCL prints for it, as in a shell."""
-    first: tuple[int, int]
-    """The first release that does so."""
+    printed: str  # what NCCL prints for it, as in a shell
+    first: tuple[int, int]  # the first release that does so
     last: tuple[int, int]
 
     @property

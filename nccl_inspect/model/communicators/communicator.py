@@ -20,10 +20,8 @@ from nccl_inspect.util.records import Slotted, record
 class Claim(NamedTuple):
     """Holds what a member says of another rank of its communicator."""
 
-    host: str | None
-    """Its host, where the connection proves it."""
-    device: str | None
-    """Its GPU as the bracket names it."""
+    host: str | None  # its host, where the connection proves it
+    device: str | None  # its GPU as the bracket names it
 
 
 def claims(member: Member) -> dict[int, list[Claim]]:
@@ -118,33 +116,27 @@ def _fits(claim: Claim, mate: Member) -> bool:
     return mate.is_called(claim.device)
 
 
-_LONGEST_NAME = 160
-"""A split of a split of a split has such a name; one of hundreds is only numbered."""
-_MAX_LISTED = 1 << 21
-"""Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
+_LONGEST_NAME = 160  # a split of a split of a split has such a name; one of hundreds is only numbered
+_MAX_LISTED = 1 << 21  # ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks
 
 
 @record
 class Communicator(Slotted):
     """A communicator with all its members that the log shows."""
 
-    name: str
-    """``world``, ``split 1 of world``, …: how reports call it."""
+    name: str  # ``world``, ``split 1 of world``, …: how reports call it
     nranks: int
     parent: Communicator | None = None
     color: int | None = None
     ordinal: int | None = None
-    orphan: bool = False
-    """A split whose parent the log does not show."""
+    orphan: bool = False  # a split whose parent the log does not show
     members: dict[int, Member] = field(default_factory=dict)
-    first: int = 0
-    """Where in the log it appears."""
+    first: int = 0  # where in the log it appears
     global_ranks: Sequence[int | None] = ()
     """For each rank of the communicator the global one; None where the log does not show it."""
 
     world: Communicator | None = None
-    is_open: bool = False
-    """Whether it may have more ranks than the log shows."""
+    is_open: bool = False  # whether it may have more ranks than the log shows
 
     def mate(self, rank: int) -> Member | None:
         """Return the member with a rank, or that of the world with the same global rank: it tells host and GPU."""

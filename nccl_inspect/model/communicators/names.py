@@ -60,8 +60,7 @@ def _begin(member: Member) -> int:
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
     """Yield lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
-    pointers: dict[tuple[str, int], list[Communicator]] = {}
-    """Communicators by pointers and ranks of their members."""
+    pointers: dict[tuple[str, int], list[Communicator]] = {}  # communicators by pointers and ranks of their members
     places: dict[str, set[tuple[int, int]]] = {}
     for notice in notices:
         match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None

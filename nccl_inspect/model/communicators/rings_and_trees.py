@@ -24,10 +24,8 @@ class Contradiction(NamedTuple):
     """Ranks of a communicator that print different rings, or of which one has the other as a neighbor in the tree."""
 
     channel: int
-    ranks: tuple[int, ...]
-    """In the communicator."""
-    what: str
-    """``rings``; of trees where the first rank has the second: ``above`` or ``below`` it."""
+    ranks: tuple[int, ...]  # in the communicator
+    what: str  # ``rings``; of trees where the first rank has the second: ``above`` or ``below`` it
 
     def __str__(self) -> str:
         if self.what == RINGS:
@@ -61,8 +59,7 @@ class Layout:
         alike = group_values((tuple(trees[channel]), channel) for channel in sorted(trees))
         self._trees: list[tuple[Tree, list[int]]] = [(list(tree), channels) for tree, channels in alike.items()]
         """What the members print of trees, each with its channels: most channels have the tree of another one."""
-        self.contradictions = _contradictions(comm, self._trees)
-        """Where ranks contradict each other."""
+        self.contradictions = _contradictions(comm, self._trees)  # where ranks contradict each other
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""

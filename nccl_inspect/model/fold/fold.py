@@ -38,10 +38,8 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Run, edge_of
 from nccl_inspect.util.levels import STATEMENTS
 
-MAX_RANKS = 1 << 20
-"""Ranks of the largest communicator believed: sixteen times the largest runs made public."""
-MAX_CHANNELS = 4096
-"""MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
+MAX_RANKS = 1 << 20  # ranks of the largest communicator believed: sixteen times the largest runs made public
+MAX_CHANNELS = 4096  # MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more
 
 
 def _is_plausible(event: Event) -> bool:
@@ -130,28 +128,21 @@ class Fold:
         begun_with: what the lines before show about how these are to be read, where it continues another fold.
     """
 
-    alongside = 0
-    """See :class:`~nccl_inspect.model.job.Job`: jobs are not separated here."""
+    alongside = 0  # see :class:`~nccl_inspect.model.job.Job`: jobs are not separated here
 
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
-        self.processes: dict[Process, ProcessLog] = {}
-        """What each process printed."""
+        self.processes: dict[Process, ProcessLog] = {}  # what each process printed
         self.unrecognised: dict[bytes, Note] = {}
-        self.partial = False
-        """Whether the reading was interrupted."""
-        self.restored = 0
-        """Lines that only the reading of excerpts knows."""
-        self.productions: set[tuple[str, str]] = set()
-        """The productions that recognised a line, by dialect and name."""
-        self.begun_with = self.known = begun_with
-        """What its lines show about how others are to be read."""
+        self.partial = False  # whether the reading was interrupted
+        self.restored = 0  # lines that only the reading of excerpts knows
+        self.productions: set[tuple[str, str]] = set()  # the productions that recognised a line, by dialect and name
+        self.begun_with = self.known = begun_with  # what its lines show about how others are to be read
         self._wordings = Wordings()
         self._channels: dict[int, int] = {}
         """The channels of edges: the same object for all that have the same, as most of thousands have."""
-        self.takes_leads = False
-        """Whether it has lines from which what unknown launchers put in front is taken."""
+        self.takes_leads = False  # whether it has lines from which what unknown launchers put in front is taken
 
     @property
     def has_envelope(self) -> bool:

@@ -36,8 +36,7 @@ class Step(NamedTuple):
     """One event in the order of its process."""
 
     place: int
-    printed: Origin | Late
-    """Who printed its line."""
+    printed: Origin | Late  # who printed its line
     event: Event
 
     @property
@@ -46,34 +45,28 @@ class Step(NamedTuple):
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
 
-step_of = partial(tuple.__new__, Step)
-"""Makes a step of its fields in a third of the time."""
+step_of = partial(tuple.__new__, Step)  # makes a step of its fields in a third of the time
 
 
 MAX_PLACES = 1 << 14
 """Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 
-Wording: TypeAlias = tuple[str, bytes, str | None]
-"""What lines state: level, message and place in NCCL's source."""
-Stated: TypeAlias = tuple[Wording, Parsed | None]
-"""What a line states, and what the grammar makes of it."""
+Wording: TypeAlias = tuple[str, bytes, str | None]  # what lines state: level, message and place in NCCL's source
+Stated: TypeAlias = tuple[Wording, Parsed | None]  # what a line states, and what the grammar makes of it
 
 
 @record
 class Note(Record):
     """A statement that a process made, how often, and where first and last."""
 
-    event: Event | None
-    """None for a WARN that no production knows."""
-    printed: Origin | Late
-    """Who made it first."""
+    event: Event | None  # None for a WARN that no production knows
+    printed: Origin | Late  # who made it first
     level: str
     message: bytes
     place: int
     last: int
     count: int = 1
-    places: array[int] | None = None
-    """Where it was made after the first time, as far as nothing shows by whom."""
+    places: array[int] | None = None  # where it was made after the first time, as far as nothing shows by whom
 
     @property
     def origin(self) -> Origin:
@@ -108,8 +101,7 @@ class Note(Record):
             self.add_place(place, later)
 
 
-PAIRED = ("Send", "Recv")
-"""Calls between two ranks; all others are made by all ranks of the communicator."""
+PAIRED = ("Send", "Recv")  # calls between two ranks; all others are made by all ranks of the communicator
 ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter", *PAIRED)
 """Calls whose field ``root`` means something: a rank, or the other end."""
 
@@ -133,8 +125,7 @@ class Tally(Record):
     elements: int
     smallest: int
     largest: int
-    first: int
-    """Place of the first."""
+    first: int  # place of the first
     last: int
 
 
@@ -162,12 +153,9 @@ edge_key = attrgetter(
 """What makes two connection lines of a burst the same edge: everything but the channel."""
 
 
-MAX_NOTES = 20_000
-"""Distinct notes kept for one process; after that, one for each production."""
-LONG = 4096
-"""Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
-MAX_LONG = 200
-"""Long notes kept apart for one process; after that, one for each production."""
+MAX_NOTES = 20_000  # distinct notes kept for one process; after that, one for each production
+LONG = 4096  # bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)
+MAX_LONG = 200  # long notes kept apart for one process; after that, one for each production
 
 
 class BurstKey(NamedTuple):
@@ -175,8 +163,7 @@ class BurstKey(NamedTuple):
 
     tid: int
     conn: int | None
-    rank: int
-    """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
+    rank: int  # the rank that prints: the sender, or the receiver of a ``[receive]`` line
 
 
 @record
@@ -185,12 +172,9 @@ class Burst(Record):
 
     key: BurstKey
     place: int
-    printed: Origin | Late
-    """Who printed the first line."""
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
-    """By what distinguishes them."""
-    event: ClassVar[None] = None
-    """Instead of that of a step."""
+    printed: Origin | Late  # who printed the first line
+    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)  # by what distinguishes them
+    event: ClassVar[None] = None  # instead of that of a step
 
     @property
     def origin(self) -> Origin:
@@ -248,20 +232,16 @@ class ProcessLog(Record):
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
-    notes: dict[object, Note] = field(default_factory=dict)
-    """What it stated."""
+    notes: dict[object, Note] = field(default_factory=dict)  # what it stated
     calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
-    opening: Origin = NOBODY
-    """Of the first line."""
-    closing: Origin | Late = NOBODY
-    """Of the last line."""
+    opening: Origin = NOBODY  # of the first line
+    closing: Origin | Late = NOBODY  # of the last line
     long_notes: int = 0
     bootstraps: list[int] = field(default_factory=list)
     """Places where it said which interface it bootstraps over: a process says so once."""
-    open: dict[int, Burst] = field(default_factory=dict)
-    """The burst that each thread is still printing."""
+    open: dict[int, Burst] = field(default_factory=dict)  # the burst that each thread is still printing
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
 
@@ -369,12 +349,9 @@ class ProcessLog(Record):
         return joined
 
 
-MAX_WORDINGS = 1 << 15
-"""Different statements of a log, on top of those that belong to its processes."""
-OF_PROCESS = 128
-"""Statements of each process that are its own: addresses, bus ids, durations."""
-_SIZE = 4096
-"""Bytes of a message that count like a further statement."""
+MAX_WORDINGS = 1 << 15  # different statements of a log, on top of those that belong to its processes
+OF_PROCESS = 128  # statements of each process that are its own: addresses, bus ids, durations
+_SIZE = 4096  # bytes of a message that count like a further statement
 
 
 class Wordings:
@@ -382,11 +359,9 @@ class Wordings:
 
     def __init__(self) -> None:
         self._kept: set[Wording] = set()
-        self._of_kind: dict[tuple[str, str], Stated] = {}
-        """What stands for others, by level and production."""
+        self._of_kind: dict[tuple[str, str], Stated] = {}  # what stands for others, by level and production
         self._size = 0
-        self._most = 0
-        """The most by which statements were ahead of the processes that had begun."""
+        self._most = 0  # the most by which statements were ahead of the processes that had begun
 
     def keep_one(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
         """Return the statement to be kept for one: itself, or the one that stands for it."""

@@ -23,8 +23,7 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import values
 
-Pair = tuple[str, str, str]
-"""Host and the bus ids of two GPUs."""
+Pair = tuple[str, str, str]  # host and the bus ids of two GPUs
 
 
 def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
@@ -191,8 +190,7 @@ class _Wordings:
 
     def __init__(self, scope: Scope, nics: NicNames) -> None:
         self._scope, self._nics = scope, nics
-        self._numbers: dict[object, int] = {}
-        """By what events say of paths."""
+        self._numbers: dict[object, int] = {}  # by what events say of paths
         self._events: dict[int, tuple[int, bool, str]] = {}
         """By the id of an event the number of what it says, whether both ranks are on one host, and its detail."""
 
@@ -232,8 +230,7 @@ _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction
 class _Quotes(NamedTuple):
     """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
-    ways: list[tuple[Edge, ...]]
-    """The lines that each path is read from."""
+    ways: list[tuple[Edge, ...]]  # the lines that each path is read from
     evidence: Callable[[Edge], Evidence]
 
     def list_first(self, row: int) -> list[Evidence]:

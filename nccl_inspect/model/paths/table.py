@@ -40,10 +40,8 @@ class Table:
         read = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
         self.columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, read, strict=True))
         self.first_lines, self.end_lines = first_lines, end_lines
-        self.rows_by_kind = _group_rows(self.columns["kind"])
-        """The rows of each kind, in the order of the first one."""
-        self._made: dict[int, Path] = {}
-        """By row: the same path whenever it is asked for."""
+        self.rows_by_kind = _group_rows(self.columns["kind"])  # the rows of each kind, in the order of the first one
+        self._made: dict[int, Path] = {}  # by row: the same path whenever it is asked for
         self._by_communicator: dict[str, list[int]] = {}
         self._selections: dict[tuple[PathKind, ...], Selection] = {}
         """All paths of some kinds: many rules ask for the same."""
@@ -82,8 +80,7 @@ def _group_rows(kinds: Iterable[PathKind]) -> dict[PathKind, list[int]]:
     return by_kind
 
 
-Column = str | Callable[[PathKind], Hashable]
-"""A column by its name, or something that the kinds of paths have."""
+Column = str | Callable[[PathKind], Hashable]  # a column by its name, or something that the kinds of paths have
 
 
 class Selection(Sequence[Path]):

@@ -12,8 +12,7 @@ from nccl_inspect.model.statements.index import Line, StatementLine, Statements,
 from nccl_inspect.model.versions import find_related, order
 from nccl_inspect.util import secrets
 
-MAX_EVIDENCE = 8
-"""Lines kept to support one statement, however many processes made it."""
+MAX_EVIDENCE = 8  # lines kept to support one statement, however many processes made it
 
 
 def is_echoed(name: str, releases: Iterable[str]) -> bool:

@@ -16,25 +16,21 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
-Line = Callable[[int, Origin, str, str], Evidence]
-"""Makes evidence of (place, origin, level, message)."""
+Line = Callable[[int, Origin, str, str], Evidence]  # makes evidence of (place, origin, level, message)
 
 
 @record
 class Statement(Record):
     """A text at one place of NCCL's source, and by columns who stated it, in the order of the log."""
 
-    event: Event | None
-    """None for a WARN that no production knows."""
+    event: Event | None  # None for a WARN that no production knows
     level: str
     message: bytes
     location: str | None
     processes: list[Process] = field(default_factory=list)
-    origins: Sequence[Origin] = field(default_factory=list)
-    """Of the first line of each process, as is the next."""
+    origins: Sequence[Origin] = field(default_factory=list)  # of the first line of each process, as is the next
     places: list[int] = field(default_factory=list)
-    lasts: list[int] = field(default_factory=list)
-    """Of the last line."""
+    lasts: list[int] = field(default_factory=list)  # of the last line
     counts: list[int] = field(default_factory=list)
 
     def line(self, row: int, line: Line) -> Evidence:
@@ -46,8 +42,7 @@ class StatementLine(NamedTuple):
     """A line of a process that is a statement."""
 
     place: int
-    row: int
-    """Of its process."""
+    row: int  # of its process
     statement: Statement
 
     @property

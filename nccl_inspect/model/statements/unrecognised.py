@@ -30,8 +30,7 @@ _CONNECTION = compile_later(
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, events.NetworkInUse, events.NetDevices)
 """What ranks print before they complete a communicator, in every release."""
 _MAX_TEMPLATES = 1000
-_SMALL = 1 << 20
-"""Bytes of a log of which all statements may be looked at."""
+_SMALL = 1 << 20  # bytes of a log of which all statements may be looked at
 _CUT_SHAPES, _CUT_BEGINNINGS = 4, 2
 """Lines of this many shapes, or beginnings of messages, are not equally long, and longer than all others, by chance."""
 
