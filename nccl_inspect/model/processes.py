@@ -22,7 +22,6 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import (
     Burst,
@@ -35,7 +34,6 @@ from nccl_inspect.model.fold.process_log import (
     source_and_line,
 )
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
@@ -60,10 +58,7 @@ class Gathered:
     """
 
     def __init__(
-        self,
-        everything: list[ProcessLog],
-        passed_on: bool,
-        repeated: Mapping[Process, list[Step | Burst]],
+        self, everything: list[ProcessLog], passed_on: bool, repeated: Mapping[Process, list[Step | Burst]]
     ) -> None:
         self.everything = everything
         self.passed_on = passed_on
@@ -320,19 +315,6 @@ def raised_by(
         for exception in source.raised
         if exception.rank is not None and len(candidates := labelled.get((index, exception.rank), set())) == 1
     }
-
-
-def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """Return the last line of a process of which more than its place is kept."""
-    ends = [*([stated] if stated else []), *log.steps[-1:], *log.open.values()]
-    match max(ends, key=lambda end: end.place if isinstance(end, StatementLine) else _end(end), default=None):
-        case StatementLine() as last:
-            return last.line(line)
-        case Step() as last:
-            return line(last.place, last.origin, "INFO", last.event.message)
-        case Burst(final=edge):
-            return line(edge.place, edge.origin, edge.level, edge.message)
-    return None
 
 
 _FIRST = 0  # the CUDA device of a process that sees one GPU

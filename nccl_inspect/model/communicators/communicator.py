@@ -79,7 +79,10 @@ class Joiner:
         return all(self._accepts(member, mate) for member, mate in pairs)
 
     def _accepts(self, member: Member, mate: Member) -> bool:
-        return all(_fits(claim, mate) for claim in self._claims[id(member)].get(mate.rank, ()))
+        return all(
+            claim.host in (None, mate.log.process.host) and mate.is_called(claim.device)
+            for claim in self._claims[id(member)].get(mate.rank, ())
+        )
 
     def _link_members(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
         """Return the members joined by claims that only one GPU meets."""
@@ -108,12 +111,6 @@ class Joiner:
 
 def _is_one_gpu(members: Sequence[Member]) -> bool:
     return len({(member.log.process.host, member.gpu.device) for member in members}) == 1
-
-
-def _fits(claim: Claim, mate: Member) -> bool:
-    if claim.host is not None and claim.host != mate.log.process.host:
-        return False
-    return mate.is_called(claim.device)
 
 
 _LONGEST_NAME = 160  # a split of a split of a split has such a name; one of hundreds is only numbered
@@ -263,8 +260,8 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
         outside = len(gpus) - len({member.gpu for member in comm.members.values()})
         room = comm.nranks - len(comm.members)
         # A process in the log whose line of this communicator is lost is the exception.
-        if outside <= min(room, len(comm.members) - 1) and not _is_left(comm, roots):
-            return comm
+        if outside <= min(room, len(comm.members) - 1) and (room or not has_ranks_elsewhere(roots)):
+            return comm  # one with others elsewhere is that of one host: groups were made without a world
     return None
 
 
@@ -272,11 +269,6 @@ def local_ranks(world: Communicator | None) -> dict[int, int]:
     """Return the local rank of each global rank, as far as the world's lines show it."""
     members = world.members.values() if world else ()
     return {member.rank: member.shape.local_rank for member in members if member.shape and member.communicator is world}
-
-
-def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
-    """Return whether others have ranks elsewhere: groups were made without a world, and this is that of one host."""
-    return len(comm.members) == comm.nranks and has_ranks_elsewhere(roots)
 
 
 def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import SEND_RECV, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import SEND_RECV, ProcessMembers
 from nccl_inspect.model.inventory import Parallelism
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements.index import Statements, by_process
@@ -19,6 +20,7 @@ from nccl_inspect.util.patterns import compile_later
 GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
+_BEGIN = attrgetter("first.place")
 
 
 def names(
@@ -44,18 +46,14 @@ def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) 
     )
     for process in processes if given else ():
         if lines := given.get(process.log.process):
-            begun = sorted(process.members, key=_begin)
+            begun = sorted(process.members, key=_BEGIN)
             threads = group_values((member.first.printed.tid, member) for member in begun)
             for said in lines:
                 started = threads.get(said.origin.tid, [])
-                at = bisect_right(started, said.place, key=_begin)
+                at = bisect_right(started, said.place, key=_BEGIN)
                 comm = started[at].communicator if at < len(started) else None
                 if comm is not None and isinstance(said.event, events.EnvSetting):
                     yield comm.name, said.event.value
-
-
-def _begin(member: Member) -> int:
-    return member.first.place
 
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:

@@ -182,11 +182,7 @@ class Placed:
                     reached.append(other)
 
 
-def place_lines(
-    communicators: Sequence[Communicator],
-    world: Communicator | None,
-    found_by: Attribution,
-) -> Placed:
+def place_lines(communicators: Sequence[Communicator], world: Communicator | None, found_by: Attribution) -> Placed:
     """Translate the ranks of all connection lines.
 
     Args:

@@ -55,11 +55,7 @@ def torn(fold: Fold | Share) -> list[Note]:
 
 def cut_widths(fold: Fold) -> dict[str, int]:
     """Return the length of the lines of each source in which none is longer, because all were cut there."""
-
-    def is_beginning(message: bytes) -> bool:
-        """Return whether a message is the beginning of one that the grammar knows."""
-        return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
-
+    grammar = engine.load_grammar()
     notes = list(fold.unrecognised.values())
     unknown = set(map(id, notes))
     if notes and sum(source.bytes for source in fold.sources) <= _SMALL:
@@ -75,7 +71,12 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         for source, length in longest.items()
         for at in [by_source[source][length]]
         if len({template(decode(note.message)) for note in at}) >= _CUT_SHAPES
-        or sum(is_beginning(note.message) for note in at if id(note) in unknown) >= _CUT_BEGINNINGS
+        or sum(
+            any(production.is_cut(note.message) for production in grammar.beginnings(note.message))
+            for note in at
+            if id(note) in unknown
+        )
+        >= _CUT_BEGINNINGS
     }
     return {fold.sources[source].name: length for source, length in longest.items() if length in proved}
 
