@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, hide_secrets
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _BUILT_IN = ("IB", "Socket")
+_NONE = dict[str, list[int]]()
 
 
 def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
@@ -57,6 +58,8 @@ class _Builder:
     def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
         self.quotes = Quotes(fold.where)
+        self._quote_step = self.quotes.step
+        self._shared: dict[tuple[object, ...], list[Any]] = {}
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
         self._earlier = find_earlier_runs(self._communicators, gathered.everything)
@@ -301,12 +304,17 @@ class _Builder:
                     network.plugin = network.plugin or plugin
         return network
 
+    def _share(self, values: Iterable[Any]) -> list[Any]:
+        """Return a list; the same for all communicators that have the same: a program may make a million of them."""
+        key = tuple(values)
+        return self._shared.get(key) or self._shared.setdefault(key, list(key))
+
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        layout = self.layouts.find_layout(comm)
+        layout, share = self.layouts.find_layout(comm), self._share
         info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -314,26 +322,26 @@ class _Builder:
             ordinal=comm.ordinal,
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
-            inconsistent=list(map(str, layout.contradictions)),
-            layout=LayoutLines(comm.members, layout.contradictions, self.quotes.step),
+            inconsistent=share(map(str, layout.contradictions)),
+            layout=LayoutLines(comm.members, layout.contradictions, self._quote_step),
             nranks=comm.nranks,
-            ranks=list(comm.global_ranks),
-            hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
+            ranks=share(comm.global_ranks),
+            hosts=share(dict.fromkeys([member.log.process[0] for member in by_rank])),
             channels=max(counts) if counts else None,
             rings=[],
             incomplete_rings=layout.incomplete,
             trees=[],
             state=rings_and_trees.state(comm),
-            started=[member.rank for member in by_rank],
-            completed=[member.rank for member in by_rank if member.completed],
-            connected=rings_and_trees.connected_ranks(comm),
-            unconnected=rings_and_trees.unconnected_ranks(comm),
-            ended=[member.rank for member in by_rank if member.ended],
+            started=share([member.rank for member in by_rank]),
+            completed=share([member.rank for member in by_rank if member.completed]),
+            connected=share(rings_and_trees.connected_ranks(comm)),
+            unconnected=share(rings_and_trees.unconnected_ranks(comm)),
+            ended=share([member.rank for member in by_rank if member.ended]),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),
             network=next(iter(networks), None),
-            networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
+            networks={net: sorted(member.rank for member in members) for net, members in networks.items()} or _NONE,
         )
         return info.defer_to(_Details(self, comm, info), _DETAILS)
 

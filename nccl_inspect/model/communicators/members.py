@@ -84,7 +84,7 @@ class Member(Slotted):
     def __post_init__(self) -> None:
         init = self.init
         self.rank = init.rank
-        self.gpu = Gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
+        self.gpu = _gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
         self.device_names = _names(init.bus_id, init.nvml_dev, init.cuda_dev)
 
     @property
@@ -105,6 +105,9 @@ class Member(Slotted):
     def lives_at(self, place: int) -> bool:
         """Return whether the communicator existed in this process when the line at ``place`` was printed."""
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
+
+
+_gpu = lru_cache(maxsize=1024)(Gpu)
 
 
 @lru_cache(maxsize=1024)
