@@ -338,16 +338,4 @@ class Job(Deferring):
         return frame(self, what)
 
 
-__all__ = [
-    "CommunicatorInfo",
-    "Earliest",
-    "FirstFailure",
-    "Job",
-    "Notice",
-    "Path",
-    "PathKind",
-    "Paths",
-    "Selection",
-    "Setting",
-    "Unrecognised",
-]
+__all__ = ["Path", "PathKind", "Paths", "Selection"]  # which stand elsewhere

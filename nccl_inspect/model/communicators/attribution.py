@@ -361,6 +361,10 @@ class _ProcessWork:
         self._questions = MAX_QUESTIONS
         # What could not be decided before the first guess depends on it.
         self._guesses = True
+
+        def likely_turn(member: Member) -> tuple[bool, float, int]:
+            return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
+
         self._result.guessed.update(id(unit.burst) for unit in self.units)
         while self.units:
             if self._questions <= 0:
@@ -368,12 +372,8 @@ class _ProcessWork:
                 break
             unit = self.units.pop(0)
             self._questions -= len(unit.left)
-            self._assign(unit, min(unit.left.values(), key=self._find_turn))
+            self._assign(unit, min(unit.left.values(), key=likely_turn))
             self.settle()
-
-    def _find_turn(self, member: Member) -> tuple[bool, float, int]:
-        """Return what sorts the communicators of the process by their likely turn."""
-        return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
 
     def _decide(self, unit: Unit) -> bool:
         """Strike out candidates that have what a unit wants, and return whether that decides it."""

@@ -19,6 +19,7 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 
 _LINE_BITS = 40
+_Move: TypeAlias = Callable[[int], int]  # gives a place of a fold that which it has in the fold that takes that one in
 _PLACE = attrgetter("place")
 
 
@@ -87,7 +88,7 @@ class Note(Record):
         if len(self.places) < MAX_PLACES:
             self.places.append(place)
 
-    def move(self, move: Callable[[int], int]) -> None:
+    def move(self, move: _Move) -> None:
         """Give the note its places in the fold that takes it in."""
         self.place, self.last = move(self.place), move(self.last)
         if self.places is not None:
@@ -219,7 +220,7 @@ class Burst(Record):
             if own is not edge:
                 own.add(edge)
 
-    def move(self, move: Callable[[int], int]) -> None:
+    def move(self, move: _Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
         for edge in self.edges.values():
@@ -303,7 +304,7 @@ class ProcessLog(Record):
             return level, production or "unrecognised"
         return key
 
-    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
+    def merge(self, later: ProcessLog, move: _Move) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
@@ -335,7 +336,7 @@ class ProcessLog(Record):
             else:
                 self.notes[key] = note
 
-    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
+    def _join(self, later: ProcessLog, move: _Move) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, Counts
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record, pick_fields, record
 
 MAX_PROCESSES = 1 << 17  # processes that are kept apart: more than the largest runs have
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
@@ -72,11 +72,8 @@ class SourceCounts(Record):
         self.bytes += later.bytes
         self.problem = self.problem or later.problem
         self.stands.extend(later.stands)
-        self.newest_first |= later.newest_first
-        self.crowded |= later.crowded
-        self.elided |= later.elided
-        self.decorated |= later.decorated
-        self.is_cut |= later.is_cut
+        for flag in ("newest_first", "crowded", "elided", "decorated", "is_cut"):
+            setattr(self, flag, getattr(self, flag) or getattr(later, flag))
         before = self.counts.lines
         self.counts.merge(later.counts)
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)
@@ -107,13 +104,9 @@ class SourceCounts(Record):
         return SourceInfo(
             name=self.name,
             bytes=self.bytes,
-            lines=counts.lines,
-            nccl_lines=counts.nccl_lines,
-            typed_lines=counts.typed_lines,
-            unrecognised_lines=counts.unrecognised_lines,
             repaired_lines=counts.repaired_lines + counts.split_lines,
-            damaged_lines=counts.damaged_lines,
-            related_lines=counts.related_lines,
+            **pick_fields(counts, "lines", "nccl_lines", "typed_lines", "unrecognised_lines"),
+            **pick_fields(counts, "damaged_lines", "related_lines"),
             newest_first=self.newest_first,
             problem=self.problem or (f"{self.name}: {_CROWDED}" if self.crowded else None),
         )
