@@ -32,7 +32,7 @@ class Lifetimes:
     def stages(self, comm: Communicator) -> list[Stage]:
         """Return the stages that some rank reached, in their order."""
         members = list(comm.members.values())
-        took = [timing.event for member in members for timing in self._timings_of(member.log).find_timings(member)]
+        took = [timing.event for member in members for timing in self._find(member)]
         stages = [
             _stage("started", [member.started for member in members]),
             _stage(
@@ -63,15 +63,15 @@ class Lifetimes:
                 {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
             ).defer(evidence=partial(timing.line, quotes.message))
             for member in comm.members.values()
-            for timing in self._timings_of(member.log).find_timings(member)
+            for timing in self._find(member)
             if isinstance(timing.event, events.InitTimings)
         ]
 
-    def _timings_of(self, log: ProcessLog) -> _Timings:
-        timings = self._timings.get(log.process)
-        if timings is None:
-            timings = self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
-        return timings
+    def _find(self, member: Member) -> Iterator[StatementLine]:
+        log = member.log
+        if log.process not in self._timings:
+            self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
+        return self._timings[log.process].find_timings(member)
 
 
 class _Timings:

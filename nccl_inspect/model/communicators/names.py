@@ -45,15 +45,14 @@ def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) 
         and (statement.event.origin, statement.event.name) == ("config", "Comm name")
     )
     for process in processes if given else ():
-        if lines := given.get(process.log.process):
-            begun = sorted(process.members, key=_BEGIN)
-            threads = group_values((member.first.printed.tid, member) for member in begun)
-            for said in lines:
-                started = threads.get(said.origin.tid, [])
-                at = bisect_right(started, said.place, key=_BEGIN)
-                comm = started[at].communicator if at < len(started) else None
-                if comm is not None and isinstance(said.event, events.EnvSetting):
-                    yield comm.name, said.event.value
+        begun = sorted(process.members, key=_BEGIN)
+        threads = group_values((member.first.printed.tid, member) for member in begun)
+        for said in given.get(process.log.process, ()):
+            started = threads.get(said.origin.tid, [])
+            at = bisect_right(started, said.place, key=_BEGIN)
+            comm = started[at].communicator if at < len(started) else None
+            if comm is not None and isinstance(said.event, events.EnvSetting):
+                yield comm.name, said.event.value
 
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:

@@ -313,7 +313,13 @@ class ProcessLog(Record):
         for tally in later.calls.values():
             tally.first, tally.last = move(tally.first), move(tally.last)
         add_calls(self.calls, later.calls)
-        joined = self._join(later, move)
+        joined = set()  # the later halves of bursts that continue across the border
+        for tid, burst in later.begun.items():
+            mine = self.open.get(tid)
+            if burst and mine and mine.key == burst.key and not self.began_anew(mine.place, move(burst.place)):
+                burst.move(move)
+                mine.join(burst)
+                joined.add(id(burst))
         for step in later.steps:
             if isinstance(step, Step):
                 place, printed, event = step
@@ -335,19 +341,6 @@ class ProcessLog(Record):
                 earlier.add(note, keeps_places=not self.process.host)
             else:
                 self.notes[key] = note
-
-    def _join(self, later: ProcessLog, move: _Move) -> set[int]:
-        """Join bursts that continue across the border; returns the ids of the later halves."""
-        joined = set()
-        for tid, burst in later.begun.items():
-            open_burst = self.open.get(tid)
-            if burst is None or open_burst is None or open_burst.key != burst.key:
-                continue
-            if not self.began_anew(open_burst.place, move(burst.place)):
-                burst.move(move)
-                open_burst.join(burst)
-                joined.add(id(burst))
-        return joined
 
 
 MAX_WORDINGS = 1 << 15  # different statements of a log, on top of those that belong to its processes

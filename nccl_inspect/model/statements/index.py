@@ -13,6 +13,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, Wording
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
@@ -96,10 +97,11 @@ class Statements:
 
 def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementLine]]:
     """Return statements by process, those of a process in the order of their first lines."""
-    processes: dict[Process, list[StatementLine]] = {}
-    for statement in statements:
-        for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True)):
-            processes.setdefault(process, []).append(StatementLine(place, row, statement))
+    processes = group_values(
+        (process, StatementLine(place, row, statement))
+        for statement in statements
+        for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True))
+    )
     for lines in processes.values():
         lines.sort(key=attrgetter("place"))
     return processes
