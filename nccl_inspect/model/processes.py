@@ -150,10 +150,7 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     """Return the logs of all processes; what one printed under several names of its collector is put together."""
     logs = list(logs)
     owners = _owners(logs)
-    alike: dict[tuple[str, int], list[ProcessLog]] = {}
-    for log in logs:
-        process = owners.get(log.process, log.process)
-        alike.setdefault((process.host, process.pid), []).append(log)
+    alike = group_values((owners.get(log.process, log.process)[:2], log) for log in logs)
     separate: list[ProcessLog] = []
     for group in alike.values():
         is_one = len(group) > 1 and sum(bool(log.bootstraps) for log in group) < 2
@@ -167,21 +164,15 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
     Such as ``loss 0.5node-1:11:11 [0] NCCL INFO …`` and ``ode-1:11:11 [0] NCCL INFO …``.
     """
     large = {(log.process.host, log.process.pid): log.process for log in logs if _is_larger(log, _MANY)}
-    by_pid: dict[int, list[Process]] = {}
-    for process in large.values():
-        by_pid.setdefault(process.pid, []).append(process)
+    by_pid = group_values((process.pid, process) for process in large.values())
     owners: dict[Process, Process] = {}
     for log in logs if large else ():
         if _is_larger(log, _FEW):
             continue
         host, pid, _ = log.process
         ends = (large.get((host[at:], pid)) for at in range(len(host)))
-        alike = by_pid.get(pid, ())
-        wholes = (
-            [candidate for candidate in alike if host and candidate.host.endswith(host)]
-            if len(alike) <= _MAX_ALIKE
-            else []
-        )
+        alike = by_pid.get(pid, []) if host else []
+        wholes = [one for one in alike if one.host.endswith(host)] if len(alike) <= _MAX_ALIKE else []
         if owner := next(filter(None, ends), None) or (wholes[0] if len(wholes) == 1 else None):
             owners[log.process] = owner
     return owners
@@ -230,8 +221,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         notes: dict[object, Note] = {}
         for key, whole in log.notes.items():
             went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
-            note = cut_note(whole, bootstrap, next_bootstrap) if went_wrong else cut_note(whole, begin, end)
-            if note is not None:
+            if note := cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
                 notes[key] = note
         lives.append(
             ProcessLog(

@@ -22,7 +22,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import PAIRED, Burst, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
-from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
+from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.division import Part, find_earlier_runs
 from nccl_inspect.model.paths import build, placement
@@ -534,11 +534,19 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
         for line in builder.quotes.first_steps([member.network_line for member in some if member.network_line], 1)
     ],
     "announced": lambda _, comm, __: [rank for rank in sorted(comm.members) if comm.members[rank].started],
-    "begins": lambda builder, comm, _: lifetime.begins(
-        [comm.members[rank] for rank in sorted(comm.members)], builder.quotes.where
-    ),
-    "guessed": lambda builder, comm, _: builder.attribution.is_guessed(
-        burst for member in comm.members.values() for burst in member.bursts
+    "begins": lambda builder, comm, _: [
+        Begin(
+            rank,
+            member.log.process,
+            *builder.quotes.where((member.started or member.first).place),
+            bool(member.completed),
+            source_and_line(member.completed.place)[1] if member.completed else 0,
+        )
+        for rank, member in sorted(comm.members.items())
+    ],
+    "guessed": lambda builder, comm, _: (  # there are connections, and all are guessed
+        any(member.bursts for member in comm.members.values())
+        and all(id(burst) in builder.attribution.guessed for member in comm.members.values() for burst in member.bursts)
     ),
     "evidence": lambda builder, comm, _: builder.quotes.first_steps(
         [member.first for member in comm.members.values()], MAX_EVIDENCE

@@ -147,11 +147,6 @@ class Attribution(Record):
     guessed: set[int] = field(default_factory=set)  # the ids of bursts decided by the order of use only
     given_up: int = 0  # connection lines that could not be compared with all communicators in reasonable time
 
-    def is_guessed(self, bursts: Iterable[Burst]) -> bool:
-        """Return whether there are bursts, and all were decided so."""
-        ids = [*map(id, bursts)]
-        return bool(ids) and self.guessed.issuperset(ids)
-
 
 _End: TypeAlias = tuple[int | None, int, int | None, bool]
 """An end of a network connection: connection set, ranks, and whether it receives."""

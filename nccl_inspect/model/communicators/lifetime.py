@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -11,8 +11,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.process_log import ProcessLog, Step, source_and_line
-from nccl_inspect.model.inventory import Begin, InitTiming, Stage
+from nccl_inspect.model.fold.process_log import ProcessLog, Step
+from nccl_inspect.model.inventory import InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, StatementLine
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -116,17 +116,3 @@ def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) 
     if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage
-
-
-def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:
-    """Return where members began."""
-    return [
-        Begin(
-            member.rank,
-            member.log.process,
-            *where((member.started or member.first).place),
-            bool(member.completed),
-            source_and_line(member.completed.place)[1] if member.completed else 0,
-        )
-        for member in members
-    ]

@@ -381,15 +381,12 @@ def titles(shares: Sequence[Share]) -> list[str]:
     for index, (share, numbers) in enumerate(zip(shares, sources, strict=True), 1):
         own = [files[number] for number in numbers if owners[number] == 1]
         is_split = len(own) < len(numbers) or len(files) == 1
-        names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
+        # The names of pods or nodes; what else collectors print holds pids.
+        labels = (log.opening.label for log in share.processes.values() if log.process.host)
+        plain = (label for label in labels if label and not any(map(str.isspace, label)))
+        pods = list(dict.fromkeys(escape_controls(label.removeprefix(_POD).partition("/")[0]) for label in plain))
+        names.append(("" if is_split else _common(own)) or _common(pods) or f"job {index}")
     return _different(names)
-
-
-def _labels(share: Share) -> list[str]:
-    """Return the names of pods or nodes; what else collectors print holds pids."""
-    labels = (log.opening.label for log in share.processes.values() if log.process.host)
-    plain = (label for label in labels if label and not any(map(str.isspace, label)))
-    return list(dict.fromkeys(escape_controls(label.removeprefix(_POD).partition("/")[0]) for label in plain))
 
 
 def _short(names: Mapping[int, str]) -> dict[int, str]:

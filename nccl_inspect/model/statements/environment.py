@@ -50,9 +50,7 @@ def settings(
                 name=name,
                 value=secrets.mask_value(name, value),
                 source=first.origin if isinstance(first, EnvSetting) else "",
-                ranks=None
-                if len(lines) == len(processes)
-                else sorted({rank for owner in owners for rank in ranks[owner]}),
+                ranks=sorted({rank for one in owners for rank in ranks[one]}) if len(lines) < len(processes) else None,
                 hosts=list(dict.fromkeys(owner.host for owner in owners)),
                 processes=owners,
                 evidence=[statement.line(line) for statement in quoted],
