@@ -14,7 +14,7 @@ from nccl_inspect.model.communicators.members import SEND_RECV, ProcessMembers
 from nccl_inspect.model.inventory import Parallelism
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements.index import Statements, by_process
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 
 GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
@@ -30,9 +30,7 @@ def names(
     notices: Iterable[Notice],
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
-    by_name: dict[str, set[str]] = {}
-    for comm, name in (*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)):
-        by_name.setdefault(comm, set()).add(name)
+    by_name = group_sets((*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)))
     return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
 

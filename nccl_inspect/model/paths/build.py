@@ -254,9 +254,7 @@ def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
 
 def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     """Return the kind of the path of a pair of ranks: that of the slowest way, if there are several."""
-    ways: dict[str, list[Line]] = {}
-    for line in lines:
-        ways.setdefault(line.event.detail, []).append(line)
+    ways = group_values((line.event.detail, line) for line in lines)
     way, *others = sorted(ways.values(), key=_slowness, reverse=True)
     event = _find_first([line.edge for line in way]).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
