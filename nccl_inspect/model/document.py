@@ -233,20 +233,13 @@ def path_frame(paths: Selection) -> pandas.DataFrame:
 def _make_frame(what: str, rows: Iterable[dict[str, Any]]) -> pandas.DataFrame:
     import pandas  # for notebooks
 
-    return pandas.DataFrame(rows, columns=_columns(what))
-
-
-def _columns(what: str) -> list[str]:
-    """Return the columns of a list, as the JSON Schema of the document has them."""
-    whole = schema()
+    whole = schema()  # which has the columns of lists
     document = whole["properties"]
     lists = {**_resolve_reference(whole, document["job"])["properties"], **document}
-    return list(_resolve_reference(whole, lists[what]["items"])["properties"])
+    return pandas.DataFrame(rows, columns=list(_resolve_reference(whole, lists[what]["items"])["properties"]))
 
 
 def _resolve_reference(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    schema: Any = part
-    while "$ref" in schema:
-        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
-    resolved: dict[str, Any] = schema
-    return resolved
+    while "$ref" in part:
+        part = whole["$defs"][part["$ref"].rpartition("/")[2]]
+    return part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from nccl_inspect.model.communicators.layout_lines import LayoutLines
+from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding, Head, NotJudged, Standing, Suppressed
 from nccl_inspect.model.inventory import (
@@ -338,16 +338,4 @@ class Job(Deferring):
         return frame(self, what)
 
 
-__all__ = [
-    "CommunicatorInfo",
-    "Earliest",
-    "FirstFailure",
-    "Job",
-    "Notice",
-    "Path",
-    "PathKind",
-    "Paths",
-    "Selection",
-    "Setting",
-    "Unrecognised",
-]
+__all__ = ["Path", "PathKind", "Paths", "Selection"]  # which stand elsewhere

@@ -10,25 +10,22 @@ from __future__ import annotations
 from itertools import chain, islice, pairwise
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.times import are_in_order, moment
 
 _MAX_PROCESSES = 64
-_MAX_MARKS = 200
-"""Lines of a process that are looked at."""
-_FEW, _ENOUGH = 3, 10
-"""Lines older than the one before: this many if none is newer, or this many for each one that is."""
+_MAX_MARKS = 200  # lines of a process that are looked at
+_FEW, _ENOUGH = 3, 10  # lines older than the one before: this many if none is newer, or this many for each one that is
 _MIN_STEPS = 2
 
 
 def sources(fold: Fold) -> set[str]:
     """Return the sources to read from their end."""
-    by_source: dict[int, list[ProcessLog]] = {}
-    for log in fold.processes.values():
-        source = source_and_line(log.first)[0]
-        if source == source_and_line(log.last)[0]:
-            by_source.setdefault(source, []).append(log)
+    logs = fold.processes.values()
+    sources = ((source_and_line(log.first)[0], source_and_line(log.last)[0], log) for log in logs)
+    by_source = group_values((first, log) for first, last, log in sources if first == last)
     return {fold.sources[source].name for source, logs in by_source.items() if _is_backwards(logs)}
 
 

@@ -22,11 +22,18 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step
-from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import (
+    Burst,
+    CallKey,
+    Note,
+    ProcessLog,
+    Step,
+    Tally,
+    add_calls,
+    source_and_line,
+)
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
@@ -39,8 +46,7 @@ _BELIEVED, _PER_STEP = 1 << 18, 128
 
 The log of one rank of the largest runs claims that many, in some communicators of the world; more is damage.
 """
-_MOST = 1 << 16
-"""Communicators with an id of their own that are judged: a hundred times those of the largest runs."""
+_MOST = 1 << 16  # communicators with an id of their own that are judged: a hundred times those of the largest runs
 
 
 class Gathered:
@@ -52,10 +58,7 @@ class Gathered:
     """
 
     def __init__(
-        self,
-        everything: list[ProcessLog],
-        passed_on: bool,
-        repeated: Mapping[Process, list[Step | Burst]],
+        self, everything: list[ProcessLog], passed_on: bool, repeated: Mapping[Process, list[Step | Burst]]
     ) -> None:
         self.everything = everything
         self.passed_on = passed_on
@@ -139,20 +142,15 @@ def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
 # Who is one process, and its lives
 
 _FEW, _MANY = 3, 10
-_MAX_ALIKE = 64
-"""Processes of one id among which that one is looked for to which a torn name belongs."""
-_MAX_LIVES = 500
-"""Most starts of one container that are distinguished, the newest ones."""
+_MAX_ALIKE = 64  # processes of one id among which that one is looked for to which a torn name belongs
+_MAX_LIVES = 500  # most starts of one container that are distinguished, the newest ones
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     """Return the logs of all processes; what one printed under several names of its collector is put together."""
     logs = list(logs)
     owners = _owners(logs)
-    alike: dict[tuple[str, int], list[ProcessLog]] = {}
-    for log in logs:
-        process = owners.get(log.process, log.process)
-        alike.setdefault((process.host, process.pid), []).append(log)
+    alike = group_values((owners.get(log.process, log.process)[:2], log) for log in logs)
     separate: list[ProcessLog] = []
     for group in alike.values():
         is_one = len(group) > 1 and sum(bool(log.bootstraps) for log in group) < 2
@@ -166,21 +164,15 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
     Such as ``loss 0.5node-1:11:11 [0] NCCL INFO …`` and ``ode-1:11:11 [0] NCCL INFO …``.
     """
     large = {(log.process.host, log.process.pid): log.process for log in logs if _is_larger(log, _MANY)}
-    by_pid: dict[int, list[Process]] = {}
-    for process in large.values():
-        by_pid.setdefault(process.pid, []).append(process)
+    by_pid = group_values((process.pid, process) for process in large.values())
     owners: dict[Process, Process] = {}
     for log in logs if large else ():
         if _is_larger(log, _FEW):
             continue
         host, pid, _ = log.process
         ends = (large.get((host[at:], pid)) for at in range(len(host)))
-        alike = by_pid.get(pid, ())
-        wholes = (
-            [candidate for candidate in alike if host and candidate.host.endswith(host)]
-            if len(alike) <= _MAX_ALIKE
-            else []
-        )
+        alike = by_pid.get(pid, []) if host else []
+        wholes = [one for one in alike if one.host.endswith(host)] if len(alike) <= _MAX_ALIKE else []
         if owner := next(filter(None, ends), None) or (wholes[0] if len(wholes) == 1 else None):
             owners[log.process] = owner
     return owners
@@ -201,7 +193,7 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
         notes[key] = note
     calls: dict[CallKey, Tally] = {}
     for log in sorted(logs, key=lambda log: log.first):
-        merge_calls(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
+        add_calls(calls, {key: replace(tally) for key, tally in log.calls.items()})
     return ProcessLog(
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
@@ -229,8 +221,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         notes: dict[object, Note] = {}
         for key, whole in log.notes.items():
             went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
-            note = cut_note(whole, bootstrap, next_bootstrap) if went_wrong else cut_note(whole, begin, end)
-            if note is not None:
+            if note := cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
                 notes[key] = note
         lives.append(
             ProcessLog(
@@ -316,21 +307,7 @@ def raised_by(
     }
 
 
-def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """Return the last line of a process of which more than its place is kept."""
-    ends = [*([stated] if stated else []), *log.steps[-1:], *log.open.values()]
-    match max(ends, key=lambda end: end.place if isinstance(end, StatementLine) else _end(end), default=None):
-        case StatementLine() as last:
-            return last.line(line)
-        case Step() as last:
-            return line(last.place, last.origin, "INFO", last.event.message)
-        case Burst(final=edge):
-            return line(edge.place, edge.origin, edge.level, edge.message)
-    return None
-
-
-_FIRST = 0
-"""The CUDA device of a process that sees one GPU."""
+_FIRST = 0  # the CUDA device of a process that sees one GPU
 _SEVERAL = 2
 
 
@@ -409,11 +386,9 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
 
 # What only torn lines state
 
-_FEW_LINES, _MANY_LINES = 2, 50
-"""Lines of what looks like a network, where another one has many."""
+_FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where another one has many
 _BUILT_IN = ("IB", "Socket")
-_USUAL = 10
-"""Lines that most processes print."""
+_USUAL = 10  # lines that most processes print
 _Way: TypeAlias = tuple[object, ...]
 
 
@@ -442,11 +417,9 @@ class _Damage:
     """Holds what the sound lines of a torn log state, by which damage is known."""
 
     def __init__(self, doubtful: Mapping[int, Collection[int]], logs: Iterable[ProcessLog]) -> None:
-        self._doubtful = doubtful
-        """By the numbers of torn sources their lines of which nothing is certain."""
+        self._doubtful = doubtful  # by the numbers of torn sources their lines of which nothing is certain
         self._ways_of: dict[Process, set[_Way]] = {}
-        self._networks: Counter[str] = Counter()
-        """How many lines name each network."""
+        self._networks: Counter[str] = Counter()  # how many lines name each network
         self._texts: set[bytes] = set()
         self._kinds: set[tuple[str, str] | None] = set()
         for log in logs:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, hide_secrets
@@ -16,13 +16,13 @@ from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model import processes, versions
 from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import PAIRED, position, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import PAIRED, Burst, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
-from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
+from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.division import Part, find_earlier_runs
 from nccl_inspect.model.paths import build, placement
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _BUILT_IN = ("IB", "Socket")
+_NONE = dict[str, list[int]]()
 
 
 def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
@@ -50,14 +51,15 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
-_TORN_PER_PIECE = 4
-"""Torn lines among which at most one still reads as a connection."""
+_TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a connection
 
 
 class _Builder:
     def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
         self.quotes = Quotes(fold.where)
+        self._quote_step = self.quotes.step
+        self._shared: dict[tuple[object, ...], list[Any]] = {}
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
         self._earlier = find_earlier_runs(self._communicators, gathered.everything)
@@ -96,10 +98,7 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        steps = ((process.log.process, member.completed) for process in self._processes for member in process.members)
-        ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
-        completed = {thread: max(places) for thread, places in ends.items()}
-        notices = join_notices(statements.all, self._ranks, self._releases, self.quotes.message, completed)
+        notices = self._join_notices()
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
@@ -172,13 +171,13 @@ class _Builder:
         ).defer(
             gpus=self._gpus,
             local_ranks=lambda: communicator.local_ranks(self._world),
-            calls=lambda: gathered_calls(self._processes, self._global_rank),
+            calls=self._calls,
             without_nvls=lambda: [
                 self.quotes.step(step)
                 for step in rings_and_trees.without_nvls(process.log for process in self._processes)[:MAX_EVIDENCE]
             ],
             last_lines=self._last_lines,
-            timeline=lambda: timeline_of(self._processes, self._global_rank, self._fold.where),
+            timeline=self._timeline,
         )
 
     def _show_lines(
@@ -215,6 +214,58 @@ class _Builder:
         for member in (member for process in self._processes for member in process.members):
             if (rank := self._global_rank(member)) is not None:
                 yield rank, member
+
+    def _join_notices(self) -> list[Notice]:
+        """Return one notice for each statement, in the order of the log."""
+        steps = ((process.log.process, member.completed) for process in self._processes for member in process.members)
+        ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
+        completed = {thread: max(places) for thread, places in ends.items()}
+        # Nearly each process has timings of its own, and no rule asks for them.
+        statements = [entry for entry in self._statements.all if not lifetime.is_timing(entry.event)]
+        warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
+        retold = {  # exceptions passed these warnings on, of which the process is not known
+            id(entry)
+            for entry in statements
+            if entry.level == "WARN" and entry.message in warned and entry.location is None
+            if not any(process.host for process in entry.processes)
+        }
+        return [self._notice(entry, completed) for entry in statements if id(entry) not in retold]
+
+    def _notice(self, statement: Statement, completed: Mapping[tuple[Process, int], int]) -> Notice:
+        event, printers, line = statement.event, statement.processes, self.quotes.message
+        notice = Notice(
+            event=event and hide_secrets(event),
+            production=event.qualified_name if event else "",
+            level=statement.level,
+            message=mask_secrets(decode(statement.message)),
+            count=sum(statement.counts),
+            place=statement.places[0],
+            ranks=[],
+            hosts=[],
+            processes=printers,
+            evidence=[],
+            earliest=_UNMADE,
+            releases=self._releases.get(event.production, "") if event else "",
+            rule=engine.find_details(event.dialect, event.production).rule if event else "",
+            roles=engine.find_roles(event) if event else frozenset(),
+            location=statement.location,
+        )
+        return notice.defer(
+            ranks=lambda: sorted({rank for process in printers for rank in self._ranks.get(process, ())}),
+            hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
+            evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
+            lines=lambda: (
+                notice.evidence
+                if len(printers) <= MAX_EVIDENCE
+                else [statement.line(row, line) for row in range(len(printers))]
+            ),
+            earliest=lambda: _earliest(statement, line),
+            until=lambda: [source_and_line(place)[1] for place in statement.lasts],
+            outlived=lambda: all(  # after each thread made the statement for the last time
+                last < completed.get((process, origin.tid), -1)
+                for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
+            ),
+        )
 
     def _hosts(self) -> list[Host]:
         ranks: dict[str, set[int]] = {}
@@ -253,12 +304,17 @@ class _Builder:
                     network.plugin = network.plugin or plugin
         return network
 
+    def _share(self, values: Iterable[Any]) -> list[Any]:
+        """Return a list; the same for all communicators that have the same: a program may make a million of them."""
+        key = tuple(values)
+        return self._shared.get(key) or self._shared.setdefault(key, list(key))
+
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        layout = self.layouts.find_layout(comm)
+        layout, share = self.layouts.find_layout(comm), self._share
         info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -266,26 +322,26 @@ class _Builder:
             ordinal=comm.ordinal,
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
-            inconsistent=list(map(str, layout.contradictions)),
-            layout=LayoutLines(comm.members, layout.contradictions, self.quotes.step),
+            inconsistent=share(map(str, layout.contradictions)),
+            layout=LayoutLines(comm.members, layout.contradictions, self._quote_step),
             nranks=comm.nranks,
-            ranks=list(comm.global_ranks),
-            hosts=list(dict.fromkeys([member.log.process[0] for member in by_rank])),
+            ranks=share(comm.global_ranks),
+            hosts=share(dict.fromkeys([member.log.process[0] for member in by_rank])),
             channels=max(counts) if counts else None,
             rings=[],
             incomplete_rings=layout.incomplete,
             trees=[],
             state=rings_and_trees.state(comm),
-            started=[member.rank for member in by_rank],
-            completed=[member.rank for member in by_rank if member.completed],
-            connected=rings_and_trees.connected_ranks(comm),
-            unconnected=rings_and_trees.unconnected_ranks(comm),
-            ended=[member.rank for member in by_rank if member.ended],
+            started=share([member.rank for member in by_rank]),
+            completed=share([member.rank for member in by_rank if member.completed]),
+            connected=share(rings_and_trees.connected_ranks(comm)),
+            unconnected=share(rings_and_trees.unconnected_ranks(comm)),
+            ended=share([member.rank for member in by_rank if member.ended]),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),
             network=next(iter(networks), None),
-            networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
+            networks={net: sorted(member.rank for member in members) for net, members in networks.items()} or _NONE,
         )
         return info.defer_to(_Details(self, comm, info), _DETAILS)
 
@@ -325,7 +381,13 @@ class _Builder:
         where, stated = self._fold.where, cache(self._statements.last)
 
         def quote(log: ProcessLog) -> Evidence | None:
-            return processes.last_line(log, stated().get(log.process), self.quotes.message)
+            """Return the last line of a process of which more than its place is kept."""
+            statement = stated().get(log.process)
+            ends = [*([statement] if statement else []), *log.steps[-1:], *log.open.values()]
+            last = max(ends, key=lambda end: end.last if isinstance(end, Burst) else end.place, default=None)
+            if isinstance(last, Burst):
+                return self.quotes.edge(last.final)
+            return self.quotes.step(last) if isinstance(last, Step) else last and last.line(self.quotes.message)
 
         lines = []
         for log in (process.log for process in self._processes):
@@ -334,6 +396,79 @@ class _Builder:
             line.first = where(log.first)[2] if is_in_one else 0
             lines.append(line.defer(evidence=partial(quote, log)))
         return lines
+
+    def _calls(self) -> list[Calls]:
+        """Return the calls: all ranks of a communicator make the same collective ones, each is counted once."""
+        by_slot: dict[tuple[object, ...], Calls] = {}
+        for process in self._processes:
+            for key, tally in process.log.calls.items():
+                members = [  # pointers are used again, so the communicator must live from the first to the last
+                    member
+                    for member in process.members
+                    if (member.init.comm, member.init.nranks) == (key.comm, key.nranks)
+                    and member.lives_at(tally.first)
+                    and member.lives_at(tally.last)
+                ]
+                member = members[0] if len(members) == 1 else None
+                comm = member.communicator if member else None
+                rank = self._global_rank(member) if member else None
+                ranks = comm.global_ranks if comm else ()
+                calls = Calls(
+                    communicator=comm.name if comm else None,
+                    func=key.func,
+                    datatype=key.datatype,
+                    nranks=key.nranks,
+                    root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
+                    calls=tally.calls,
+                    elements=tally.elements,
+                    smallest=tally.smallest,
+                    largest=tally.largest,
+                    ranks=[rank] if rank is not None else [],
+                    place=tally.first,
+                    leader=process.log.process if member and member.init.rank == 0 else None,
+                )
+                own = calls.ranks if calls.func in PAIRED else ()
+                slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
+                total = by_slot.setdefault(slot, calls)
+                if total is not calls:
+                    if calls.calls > total.calls:  # a log that was cut short has fewer
+                        total.calls, total.elements = calls.calls, calls.elements
+                    total.smallest = min(total.smallest, calls.smallest)
+                    total.largest = max(total.largest, calls.largest)
+                    total.ranks = sorted({*total.ranks, *calls.ranks})
+                    total.place = min(total.place, calls.place)
+                    total.leader = total.leader or calls.leader
+        return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
+
+    def _timeline(self) -> list[Progress]:
+        """Return the progress of each rank, by rank.
+
+        Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the
+        clock that most lines have are kept. A rank of which only one time is known is left out.
+        """
+        timed = []
+        for process in self._processes:
+            seen = set()  # the first communicator of each rank counts; ranks may be threads of one process
+            for member in sorted(process.members, key=lambda member: member.first.place):
+                rank = self._global_rank(member)
+                key = rank if rank is not None else member.gpu
+                if key not in seen:
+                    seen.add(key)
+                    timed.append((process.log, member, _times(process.log, member)))
+        clocks = Counter(when.clock for _, _, times in timed for _, when, _, _ in times)
+        if not clocks:
+            return []
+        clock = clocks.most_common(1)[0][0]
+        progress = []
+        for log, member, times in timed:
+            stamps = {
+                name: Stamp(when.seconds, printed.time or "", *self._fold.where(place)[:2])
+                for name, when, place, printed in times
+                if when.clock == clock
+            }
+            if len(stamps) > 1:
+                progress.append(Progress(self._global_rank(member), log.process.host, log.process.pid, stamps))
+        return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
@@ -399,11 +534,19 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
         for line in builder.quotes.first_steps([member.network_line for member in some if member.network_line], 1)
     ],
     "announced": lambda _, comm, __: [rank for rank in sorted(comm.members) if comm.members[rank].started],
-    "begins": lambda builder, comm, _: lifetime.begins(
-        [comm.members[rank] for rank in sorted(comm.members)], builder.quotes.where
-    ),
-    "guessed": lambda builder, comm, _: builder.attribution.is_guessed(
-        burst for member in comm.members.values() for burst in member.bursts
+    "begins": lambda builder, comm, _: [
+        Begin(
+            rank,
+            member.log.process,
+            *builder.quotes.where((member.started or member.first).place),
+            bool(member.completed),
+            source_and_line(member.completed.place)[1] if member.completed else 0,
+        )
+        for rank, member in sorted(comm.members.items())
+    ],
+    "guessed": lambda builder, comm, _: (  # there are connections, and all are guessed
+        any(member.bursts for member in comm.members.values())
+        and all(id(burst) in builder.attribution.guessed for member in comm.members.values() for burst in member.bursts)
     ),
     "evidence": lambda builder, comm, _: builder.quotes.first_steps(
         [member.first for member in comm.members.values()], MAX_EVIDENCE
@@ -419,73 +562,8 @@ def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
     return group_values((network, member) for member in members if (network := member.network))
 
 
-Completed = Mapping[tuple[Process, int], int]
-"""Where threads of processes completed a communicator for the last time."""
 _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
 """Until somebody asks who made a statement first."""
-
-
-def join_notices(
-    statements: Iterable[Statement],
-    ranks: Mapping[Process, list[int]],
-    releases: Mapping[str, str],
-    line: Line,
-    completed: Completed,
-) -> list[Notice]:
-    """Return one notice for each statement, in the order of the log."""
-    # Nearly each process has timings of its own, and no rule asks for them.
-    statements = [statement for statement in statements if not lifetime.is_timing(statement.event)]
-    warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
-    retold = {  # exceptions passed these warnings on, of which the process is not known
-        id(entry)
-        for entry in statements
-        if entry.level == "WARN" and entry.message in warned and entry.location is None
-        if not any(process.host for process in entry.processes)
-    }
-    return [_notice(entry, ranks, releases, line, completed) for entry in statements if id(entry) not in retold]
-
-
-def _notice(
-    statement: Statement,
-    ranks: Mapping[Process, list[int]],
-    releases: Mapping[str, str],
-    line: Line,
-    completed: Completed,
-) -> Notice:
-    event, printers = statement.event, statement.processes
-    notice = Notice(
-        event=event and hide_secrets(event),
-        production=event.qualified_name if event else "",
-        level=statement.level,
-        message=mask_secrets(decode(statement.message)),
-        count=sum(statement.counts),
-        place=statement.places[0],
-        ranks=[],
-        hosts=[],
-        processes=printers,
-        evidence=[],
-        earliest=_UNMADE,
-        releases=releases.get(event.production, "") if event else "",
-        rule=engine.find_details(event.dialect, event.production).rule if event else "",
-        roles=engine.find_roles(event) if event else frozenset(),
-        location=statement.location,
-    )
-    return notice.defer(
-        ranks=lambda: sorted({rank for process in printers for rank in ranks.get(process, ())}),
-        hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
-        evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
-        lines=lambda: (
-            notice.evidence
-            if len(printers) <= MAX_EVIDENCE
-            else [statement.line(row, line) for row in range(len(printers))]
-        ),
-        earliest=lambda: _earliest(statement, line),
-        until=lambda: [source_and_line(place)[1] for place in statement.lasts],
-        outlived=lambda: all(  # after each thread made the statement for the last time
-            last < completed.get((process, origin.tid), -1)
-            for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
-        ),
-    )
 
 
 def _earliest(statement: Statement, line: Line) -> Earliest:
@@ -502,96 +580,17 @@ def _earliest(statement: Statement, line: Line) -> Earliest:
     return Earliest(processes, origins[row].device, origins[row].time, statement.line(row, line), ordered)
 
 
-def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
-    """Return the calls of a job. All ranks of a communicator make the same collective calls: each is counted once."""
-    by_slot: dict[tuple[object, ...], Calls] = {}
-    for process in processes:
-        for key, tally in process.log.calls.items():
-            members = [  # pointers are used again, so the communicator must live from the first to the last
-                member
-                for member in process.members
-                if (member.init.comm, member.init.nranks) == (key.comm, key.nranks)
-                and member.lives_at(tally.first)
-                and member.lives_at(tally.last)
-            ]
-            member = members[0] if len(members) == 1 else None
-            comm = member.communicator if member else None
-            rank = global_rank(member) if member else None
-            ranks = comm.global_ranks if comm else ()
-            calls = Calls(
-                communicator=comm.name if comm else None,
-                func=key.func,
-                datatype=key.datatype,
-                nranks=key.nranks,
-                root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
-                calls=tally.calls,
-                elements=tally.elements,
-                smallest=tally.smallest,
-                largest=tally.largest,
-                ranks=[rank] if rank is not None else [],
-                place=tally.first,
-                leader=process.log.process if member and member.init.rank == 0 else None,
-            )
-            own = calls.ranks if calls.func in PAIRED else ()
-            slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
-            total = by_slot.setdefault(slot, calls)
-            if total is not calls:
-                if calls.calls > total.calls:  # a log that was cut short has fewer
-                    total.calls, total.elements = calls.calls, calls.elements
-                total.smallest, total.largest = min(total.smallest, calls.smallest), max(total.largest, calls.largest)
-                total.ranks = sorted({*total.ranks, *calls.ranks})
-                total.place = min(total.place, calls.place)
-                total.leader = total.leader or calls.leader
-    return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
-
-
-def timeline_of(
-    processes: Iterable[ProcessMembers],
-    global_rank: Callable[[Member], int | None],
-    where: Callable[[int], tuple[str, int, int]],
-) -> list[Progress]:
-    """Return the progress of each rank, by rank.
-
-    Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
-    that most lines have are kept. A rank of which only one time is known is left out.
-    """
-    timed = []
-    for process in processes:
-        seen = set()  # the first communicator of each rank counts; ranks may be threads of one process
-        for member in sorted(process.members, key=lambda member: member.first.place):
-            rank = global_rank(member)
-            key = rank if rank is not None else member.gpu
-            if key not in seen:
-                seen.add(key)
-                timed.append((process, member, dict(_moments(process, member))))
-    clocks = Counter(when.clock for _, _, marks in timed for when, _, _ in marks.values())
-    if not clocks:
-        return []
-    clock = clocks.most_common(1)[0][0]
-    progress = []
-    for process, member, marks in timed:
-        stamps = {
-            name: Stamp(when.seconds, printed.time or "", *where(place)[:2])
-            for name, (when, place, printed) in marks.items()
-            if when.clock == clock
-        }
-        if len(stamps) > 1:
-            host, pid = process.log.process[:2]
-            progress.append(Progress(global_rank(member), host, pid, stamps))
-    return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
-
-
-def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin | Late]]]:
-    log = process.log
-    ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
-    marks = (
-        ("first", (log.first, log.opening)),
-        ("started", member.started),
-        ("completed", member.completed),
-        ("connected", member.connected[-1] if member.connected else None),
-        ("ended", ended),
-        ("last", (log.last, log.final)),
-    )
-    for name, mark in marks:
-        if mark is not None and mark[1].time and (when := moment(mark[1].time)):
-            yield name, (when, mark[0], mark[1])
+def _times(log: ProcessLog, member: Member) -> list[tuple[str, Moment, int, Origin | Late]]:
+    """Return when a process printed, and when a member of it got how far, as far as lines have a time."""
+    steps = {
+        "started": member.started,
+        "completed": member.completed,
+        "connected": member.connected[-1] if member.connected else None,
+        "ended": member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None,
+    }
+    marks = [("first", log.first, log.opening), *((name, *step[:2]) for name, step in steps.items() if step)]
+    return [
+        (name, when, place, printed)
+        for name, place, printed in [*marks, ("last", log.last, log.final)]
+        if printed.time and (when := moment(printed.time))
+    ]

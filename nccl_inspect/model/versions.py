@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_WRONG = 20
-"""No release of NCCL has such a first number."""
+_WRONG = 20  # no release of NCCL has such a first number
 _NUMBER = re.compile(r"\d+")
 
 
@@ -61,19 +60,12 @@ class Alike(NamedTuple):
 
     name: str
     value: str
-    printed: str
-    """What NCCL prints for it, as in a shell."""
-    first: tuple[int, int]
-    """The first release that does so."""
-    last: tuple[int, int]
-
-    @property
-    def note(self) -> str:
-        """Return when both print alike, in words."""
-        return f"until NCCL {'.'.join(map(str, self.last))} both print as {self.printed}"
+    note: str  # when both print alike, in words
 
 
-_ALIKE = (Alike("NCCL_P2P_DISABLE", "1", "NCCL_P2P_LEVEL=LOC", first=(2, 6), last=(2, 22)),)
+_LEVEL = "NCCL_P2P_LEVEL=LOC"
+_FIRST, _LAST = (2, 6), (2, 22)
+_DISABLE = Alike("NCCL_P2P_DISABLE", "1", f"until NCCL {'.'.join(map(str, _LAST))} both print as {_LEVEL}")
 """ncclGetLevel in src/graph/paths.cc prints the name of the level for both. Before 2.6 and since 2.23 each has its own.
 All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and the INFO beside each ncclGetEnv."""
 
@@ -81,8 +73,5 @@ All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and t
 def find_related(name: str, value: str, releases: Iterable[str]) -> Alike | None:
     """Return what else may have been set where a log shows this setting."""
     numbers = [order(release)[:2] for release in releases]
-    for alias in _ALIKE:
-        fits_release = not numbers or any(alias.first <= number <= alias.last for number in numbers)
-        if alias.printed == f"{name}={value}" and fits_release:
-            return alias
-    return None
+    fits_release = not numbers or any(_FIRST <= number <= _LAST for number in numbers)
+    return _DISABLE if f"{name}={value}" == _LEVEL and fits_release else None

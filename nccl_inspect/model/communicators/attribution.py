@@ -22,13 +22,12 @@ from typing import NamedTuple, TypeAlias
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
-from nccl_inspect.model.fold.fold import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, Slotted, record
 
-MAX_QUESTIONS = 1_000_000
-"""How often a burst of one process is compared with a communicator: about a second's work."""
+MAX_QUESTIONS = 1_000_000  # how often a burst of one process is compared with a communicator: about a second's work
 Ends: TypeAlias = tuple[int, int | None, bool]
 """The ranks that a connection joins, and whether the receiving one printed it."""
 Slots: TypeAlias = tuple[int, int]
@@ -38,8 +37,7 @@ Slots: TypeAlias = tuple[int, int]
 class Claims(NamedTuple):
     """Holds what a connection line says that only some communicators can have."""
 
-    other: int | None
-    """The rank at its other end; None for CollNet."""
+    other: int | None  # the rank at its other end; None for CollNet
     own_device: str | None
     other_device: str | None
     is_local: bool
@@ -108,8 +106,7 @@ class _Candidates:
     """Finds the members of a process that connections fit; most of its communicators have the same ones."""
 
     def __init__(self, members: Iterable[Member], claims: dict[int, Claims]) -> None:
-        self._claims = claims
-        """By the id of events: all edges that say the same have one."""
+        self._claims = claims  # by the id of events: all edges that say the same have one
         self._by_rank = group_values((member.rank, member) for member in members)
         self._fitting: dict[tuple[int, ...], _Lives] = {}
         self._lives: dict[tuple[int, ...], _Lives] = {}
@@ -134,12 +131,9 @@ class Unit(Slotted):
     """A burst, or a part of one, with the members it may belong to."""
 
     burst: Burst
-    left: dict[int, Member]
-    """The candidates that are not excluded, by their ids."""
-    is_divisible: bool = False
-    """Whether each of its connections belongs to the candidate on its own."""
-    doubtful: bool = False
-    """Lines of several communicators may be in it."""
+    left: dict[int, Member]  # the candidates that are not excluded, by their ids
+    is_divisible: bool = False  # whether each of its connections belongs to the candidate on its own
+    doubtful: bool = False  # lines of several communicators may be in it
     lost: set[int] = field(default_factory=set)
     """The ids of those that have what it wants, as far as they are not struck out yet."""
 
@@ -150,15 +144,8 @@ class Attribution(Record):
 
     homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
     """Bursts that fit no communicator that the log shows."""
-    guessed: set[int] = field(default_factory=set)
-    """The ids of bursts decided by the order of use only."""
-    given_up: int = 0
-    """Connection lines that could not be compared with all communicators in reasonable time."""
-
-    def is_guessed(self, bursts: Iterable[Burst]) -> bool:
-        """Return whether there are bursts, and all were decided so."""
-        ids = [*map(id, bursts)]
-        return bool(ids) and self.guessed.issuperset(ids)
+    guessed: set[int] = field(default_factory=set)  # the ids of bursts decided by the order of use only
+    given_up: int = 0  # connection lines that could not be compared with all communicators in reasonable time
 
 
 _End: TypeAlias = tuple[int | None, int, int | None, bool]
@@ -257,10 +244,8 @@ class _ProcessWork:
         self._process, self._result, self._turns = process, result, turns
         self._candidates = _Candidates(process.members, claims)
         self._questions = MAX_QUESTIONS
-        self._guesses = False
-        """Whether only the order of use decides from here on."""
-        self._given: list[tuple[Burst, Member]] = []
-        """The bursts that came to members here."""
+        self._guesses = False  # whether only the order of use decides from here on
+        self._given: list[tuple[Burst, Member]] = []  # the bursts that came to members here
         self._used: defaultdict[Slots, dict[Ends, int]] = defaultdict(dict)
         """The channels of connections that are there already."""
         self._wanting: defaultdict[Slots, dict[Ends, list[tuple[Unit, int]]]] = defaultdict(dict)
@@ -268,8 +253,7 @@ class _ProcessWork:
         for member in process.members:
             for burst in member.bursts:  # what stands between START and COMPLETE
                 self._take(burst, member, RINGS_AND_TREES)
-        self.units: list[Unit] = []
-        """Those that are not decided yet, in their order."""
+        self.units: list[Unit] = []  # those that are not decided yet, in their order
         for unit in sorted(self._form_units(), key=lambda unit: unit.burst.place):
             if unit.left:
                 self.units.append(unit)
@@ -372,6 +356,10 @@ class _ProcessWork:
         self._questions = MAX_QUESTIONS
         # What could not be decided before the first guess depends on it.
         self._guesses = True
+
+        def likely_turn(member: Member) -> tuple[bool, float, int]:
+            return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
+
         self._result.guessed.update(id(unit.burst) for unit in self.units)
         while self.units:
             if self._questions <= 0:
@@ -379,12 +367,8 @@ class _ProcessWork:
                 break
             unit = self.units.pop(0)
             self._questions -= len(unit.left)
-            self._assign(unit, min(unit.left.values(), key=self._find_turn))
+            self._assign(unit, min(unit.left.values(), key=likely_turn))
             self.settle()
-
-    def _find_turn(self, member: Member) -> tuple[bool, float, int]:
-        """Return what sorts the communicators of the process by their likely turn."""
-        return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
 
     def _decide(self, unit: Unit) -> bool:
         """Strike out candidates that have what a unit wants, and return whether that decides it."""

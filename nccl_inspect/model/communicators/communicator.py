@@ -20,10 +20,8 @@ from nccl_inspect.util.records import Slotted, record
 class Claim(NamedTuple):
     """Holds what a member says of another rank of its communicator."""
 
-    host: str | None
-    """Its host, where the connection proves it."""
-    device: str | None
-    """Its GPU as the bracket names it."""
+    host: str | None  # its host, where the connection proves it
+    device: str | None  # its GPU as the bracket names it
 
 
 def claims(member: Member) -> dict[int, list[Claim]]:
@@ -81,7 +79,10 @@ class Joiner:
         return all(self._accepts(member, mate) for member, mate in pairs)
 
     def _accepts(self, member: Member, mate: Member) -> bool:
-        return all(_fits(claim, mate) for claim in self._claims[id(member)].get(mate.rank, ()))
+        return all(
+            claim.host in (None, mate.log.process.host) and mate.is_called(claim.device)
+            for claim in self._claims[id(member)].get(mate.rank, ())
+        )
 
     def _link_members(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
         """Return the members joined by claims that only one GPU meets."""
@@ -112,39 +113,27 @@ def _is_one_gpu(members: Sequence[Member]) -> bool:
     return len({(member.log.process.host, member.gpu.device) for member in members}) == 1
 
 
-def _fits(claim: Claim, mate: Member) -> bool:
-    if claim.host is not None and claim.host != mate.log.process.host:
-        return False
-    return mate.is_called(claim.device)
-
-
-_LONGEST_NAME = 160
-"""A split of a split of a split has such a name; one of hundreds is only numbered."""
-_MAX_LISTED = 1 << 21
-"""Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
+_LONGEST_NAME = 160  # a split of a split of a split has such a name; one of hundreds is only numbered
+_MAX_LISTED = 1 << 21  # ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks
 
 
 @record
 class Communicator(Slotted):
     """A communicator with all its members that the log shows."""
 
-    name: str
-    """``world``, ``split 1 of world``, …: how reports call it."""
+    name: str  # ``world``, ``split 1 of world``, …: how reports call it
     nranks: int
     parent: Communicator | None = None
     color: int | None = None
     ordinal: int | None = None
-    orphan: bool = False
-    """A split whose parent the log does not show."""
+    orphan: bool = False  # a split whose parent the log does not show
     members: dict[int, Member] = field(default_factory=dict)
-    first: int = 0
-    """Where in the log it appears."""
+    first: int = 0  # where in the log it appears
     global_ranks: Sequence[int | None] = ()
     """For each rank of the communicator the global one; None where the log does not show it."""
 
     world: Communicator | None = None
-    is_open: bool = False
-    """Whether it may have more ranks than the log shows."""
+    is_open: bool = False  # whether it may have more ranks than the log shows
 
     def mate(self, rank: int) -> Member | None:
         """Return the member with a rank, or that of the world with the same global rank: it tells host and GPU."""
@@ -271,8 +260,8 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
         outside = len(gpus) - len({member.gpu for member in comm.members.values()})
         room = comm.nranks - len(comm.members)
         # A process in the log whose line of this communicator is lost is the exception.
-        if outside <= min(room, len(comm.members) - 1) and not _is_left(comm, roots):
-            return comm
+        if outside <= min(room, len(comm.members) - 1) and (room or not has_ranks_elsewhere(roots)):
+            return comm  # one with others elsewhere is that of one host: groups were made without a world
     return None
 
 
@@ -280,11 +269,6 @@ def local_ranks(world: Communicator | None) -> dict[int, int]:
     """Return the local rank of each global rank, as far as the world's lines show it."""
     members = world.members.values() if world else ()
     return {member.rank: member.shape.local_rank for member in members if member.shape and member.communicator is world}
-
-
-def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
-    """Return whether others have ranks elsewhere: groups were made without a world, and this is that of one host."""
-    return len(comm.members) == comm.nranks and has_ranks_elsewhere(roots)
 
 
 def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:

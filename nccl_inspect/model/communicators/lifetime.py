@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -11,9 +11,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.fold import ProcessLog, Step
-from nccl_inspect.model.fold.process_log import source_and_line
-from nccl_inspect.model.inventory import Begin, InitTiming, Stage
+from nccl_inspect.model.fold.process_log import ProcessLog, Step
+from nccl_inspect.model.inventory import InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, StatementLine
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -33,7 +32,7 @@ class Lifetimes:
     def stages(self, comm: Communicator) -> list[Stage]:
         """Return the stages that some rank reached, in their order."""
         members = list(comm.members.values())
-        took = [timing.event for member in members for timing in self._timings_of(member.log).find_timings(member)]
+        took = [timing.event for member in members for timing in self._find(member)]
         stages = [
             _stage("started", [member.started for member in members]),
             _stage(
@@ -64,15 +63,15 @@ class Lifetimes:
                 {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
             ).defer(evidence=partial(timing.line, quotes.message))
             for member in comm.members.values()
-            for timing in self._timings_of(member.log).find_timings(member)
+            for timing in self._find(member)
             if isinstance(timing.event, events.InitTimings)
         ]
 
-    def _timings_of(self, log: ProcessLog) -> _Timings:
-        timings = self._timings.get(log.process)
-        if timings is None:
-            timings = self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
-        return timings
+    def _find(self, member: Member) -> Iterator[StatementLine]:
+        log = member.log
+        if log.process not in self._timings:
+            self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
+        return self._timings[log.process].find_timings(member)
 
 
 class _Timings:
@@ -117,17 +116,3 @@ def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) 
     if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage
-
-
-def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:
-    """Return where members began."""
-    return [
-        Begin(
-            member.rank,
-            member.log.process,
-            *where((member.started or member.first).place),
-            bool(member.completed),
-            source_and_line(member.completed.place)[1] if member.completed else 0,
-        )
-        for member in members
-    ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
 from nccl_inspect.util.records import Record, Slotted, record
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ _OF_COMMUNICATORS = (
     *(events.NetworkInUse, events.CommShape, events.CommEnd),
 )
 """Events that say which communicator a thread is busy with, or that name one."""
-RINGS_AND_TREES = 0
-"""The connection set of collectives."""
-SEND_RECV = 1
-"""That of send/recv, of which no line says that it is complete."""
+RINGS_AND_TREES = 0  # the connection set of collectives
+SEND_RECV = 1  # that of send/recv, of which no line says that it is complete
 _PLACE = attrgetter("place")
 
 
@@ -38,12 +36,10 @@ class Gpu(NamedTuple):
     """A GPU in the hands of a process."""
 
     process: Process
-    device: str
-    """Its PCI bus id, or its CUDA number where the log has no bus id."""
+    device: str  # its PCI bus id, or its CUDA number where the log has no bus id
 
 
-_NO_RINGS = dict[int, events.RingOrder]()
-"""That of all members without one: a program may make millions."""
+_NO_RINGS = dict[int, events.RingOrder]()  # that of all members without one: a program may make millions
 _Thing = TypeVar("_Thing")
 
 
@@ -61,41 +57,34 @@ class Member(Slotted):
 
     log: ProcessLog
     init: events.CommInit
-    first: Step
-    """The line that showed it first: START, or COMPLETE where there is no START."""
+    first: Step  # the line that showed it first: START, or COMPLETE where there is no START
     started: Step | None = None
     completed: Step | None = None
     ended: Step | None = None
     split: events.CommSplit | None = None
     parent: Member | None = None
-    ordinal: int | None = None
-    """Its number among the children of its parent, from 1; as printed, or counted."""
+    ordinal: int | None = None  # its number among the children of its parent, from 1; as printed, or counted
     shape: events.CommShape | None = None
-    network_line: Step | None = None
-    """The line that names the network."""
+    network_line: Step | None = None  # the line that names the network
     counts: events.ChannelCounts | None = None
     rings: dict[int, events.RingOrder] = field(default_factory=lambda: _NO_RINGS)
     trees: tuple[tuple[int, ...], ...] = ()
-    layout: list[Step] | tuple[()] = ()
-    """Its lines that print numbers of channels, rings and trees."""
-    connected: list[Step] | tuple[()] = ()
-    """Its ``Connected …`` lines."""
+    layout: list[Step] | tuple[()] = ()  # its lines that print numbers of channels, rings and trees
+    connected: list[Step] | tuple[()] = ()  # its ``Connected …`` lines
     bursts: list[Burst] | tuple[()] = ()
     communicator: Communicator | None = None
     went_on: int = 0
     """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
     connections that it was making are there."""
-    rank: int = field(init=False)
-    """The rank within the communicator."""
-    gpu: Gpu = field(init=False)
-    """What stays the same for this rank in all communicators."""
+    rank: int = field(init=False)  # the rank within the communicator
+    gpu: Gpu = field(init=False)  # what stays the same for this rank in all communicators
     device_names: frozenset[str] = field(init=False)
     """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
 
     def __post_init__(self) -> None:
         init = self.init
         self.rank = init.rank
-        self.gpu = Gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
+        self.gpu = _gpu(self.log.process, init.bus_id or f"cuda{init.cuda_dev}")
         self.device_names = _names(init.bus_id, init.nvml_dev, init.cuda_dev)
 
     @property
@@ -118,6 +107,9 @@ class Member(Slotted):
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
 
 
+_gpu = lru_cache(maxsize=1024)(Gpu)
+
+
 @lru_cache(maxsize=1024)
 def _names(bus_id: str | None, nvml_dev: int | None, cuda_dev: int | None) -> frozenset[str]:
     """Return how brackets of connection lines may name a GPU."""
@@ -136,8 +128,7 @@ class ProcessMembers(Record):
     """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
     callers: set[int] = field(default_factory=set)
     """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
-    by_caller: bool = False
-    """Whether such a thread connects, as since 2.28; before, helper threads did."""
+    by_caller: bool = False  # whether such a thread connects, as since 2.28; before, helper threads did
 
     @property
     def bursts(self) -> list[Burst]:
@@ -161,8 +152,7 @@ class _Walk:
     def __init__(self, log: ProcessLog) -> None:
         self._found = ProcessMembers(log, callers={log.process.pid})
         self._log = log
-        self._building: dict[int, Member] = {}
-        """The communicator that each thread is between START and COMPLETE of."""
+        self._building: dict[int, Member] = {}  # the communicator that each thread is between START and COMPLETE of
         self._live: dict[str, Member] = {}
         self._waiting: defaultdict[int, list[Step | Burst]] = defaultdict(list)
         """What each thread printed outside of START and COMPLETE."""
@@ -170,8 +160,7 @@ class _Walk:
         self._networks: dict[int, Step] = {}
         """The ``Using network`` line of each thread, which belongs to the communicator that follows."""
         self._children: defaultdict[int, int] = defaultdict(int)
-        self._miscounted = False
-        """Whether a child may have been counted for the wrong parent."""
+        self._miscounted = False  # whether a child may have been counted for the wrong parent
 
     def take(self, step: Step | Burst) -> None:
         """Take in what says which communicator a thread is busy with, or give a line to that communicator."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import SEND_RECV, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import SEND_RECV, ProcessMembers
 from nccl_inspect.model.inventory import Parallelism
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements.index import Statements, by_process
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 
 GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
+_BEGIN = attrgetter("first.place")
 
 
 def names(
@@ -28,9 +30,7 @@ def names(
     notices: Iterable[Notice],
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
-    by_name: dict[str, set[str]] = {}
-    for comm, name in (*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)):
-        by_name.setdefault(comm, set()).add(name)
+    by_name = group_sets((*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)))
     return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
 
@@ -43,25 +43,19 @@ def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) 
         and (statement.event.origin, statement.event.name) == ("config", "Comm name")
     )
     for process in processes if given else ():
-        if lines := given.get(process.log.process):
-            begun = sorted(process.members, key=_begin)
-            threads = group_values((member.first.printed.tid, member) for member in begun)
-            for said in lines:
-                started = threads.get(said.origin.tid, [])
-                at = bisect_right(started, said.place, key=_begin)
-                comm = started[at].communicator if at < len(started) else None
-                if comm is not None and isinstance(said.event, events.EnvSetting):
-                    yield comm.name, said.event.value
-
-
-def _begin(member: Member) -> int:
-    return member.first.place
+        begun = sorted(process.members, key=_BEGIN)
+        threads = group_values((member.first.printed.tid, member) for member in begun)
+        for said in given.get(process.log.process, ()):
+            started = threads.get(said.origin.tid, [])
+            at = bisect_right(started, said.place, key=_BEGIN)
+            comm = started[at].communicator if at < len(started) else None
+            if comm is not None and isinstance(said.event, events.EnvSetting):
+                yield comm.name, said.event.value
 
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
     """Yield lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
-    pointers: dict[tuple[str, int], list[Communicator]] = {}
-    """Communicators by pointers and ranks of their members."""
+    pointers: dict[tuple[str, int], list[Communicator]] = {}  # communicators by pointers and ranks of their members
     places: dict[str, set[tuple[int, int]]] = {}
     for notice in notices:
         match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
-from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
 from nccl_inspect.util.grouping import group_values
 
 _GIVEN_UP = {"Abort", "Revoke"}
@@ -24,10 +26,8 @@ class Contradiction(NamedTuple):
     """Ranks of a communicator that print different rings, or of which one has the other as a neighbor in the tree."""
 
     channel: int
-    ranks: tuple[int, ...]
-    """In the communicator."""
-    what: str
-    """``rings``; of trees where the first rank has the second: ``above`` or ``below`` it."""
+    ranks: tuple[int, ...]  # in the communicator
+    what: str  # ``rings``; of trees where the first rank has the second: ``above`` or ``below`` it
 
     def __str__(self) -> str:
         if self.what == RINGS:
@@ -61,8 +61,7 @@ class Layout:
         alike = group_values((tuple(trees[channel]), channel) for channel in sorted(trees))
         self._trees: list[tuple[Tree, list[int]]] = [(list(tree), channels) for tree, channels in alike.items()]
         """What the members print of trees, each with its channels: most channels have the tree of another one."""
-        self.contradictions = _contradictions(comm, self._trees)
-        """Where ranks contradict each other."""
+        self.contradictions = _contradictions(comm, self._trees)  # where ranks contradict each other
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
@@ -94,6 +93,57 @@ class Layouts:
         if key not in self._known:
             self._known[key] = Layout(comm)
         return self._known[key]
+
+
+class LayoutLines:
+    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators."""
+
+    def __init__(
+        self,
+        members: Mapping[int, Member] = MappingProxyType({}),
+        contradictions: Sequence[Contradiction] = (),
+        evidence: Callable[[Step], Evidence] | None = None,
+    ) -> None:
+        self._members, self._contradictions, self._evidence = members, contradictions, evidence
+
+    def counts(self) -> list[events.ChannelCounts]:
+        """Return the numbers of channels of all members that state them."""
+        return [member.counts for member in self._members.values() if member.counts]
+
+    def channels(self) -> list[Evidence]:
+        """Return the first line that counts the most channels."""
+        counts = [(step, step.event.coll) for step in self._steps() if isinstance(step.event, events.ChannelCounts)]
+        most = max((number for _, number in counts), default=0)
+        return self._quote_first(step for step, number in counts if number == most)
+
+    def ring(self, place: int) -> list[Evidence]:
+        """Return the first line that prints a ring, by its place among the rings."""
+        steps = [(step, step.event.channel) for step in self._steps() if isinstance(step.event, events.RingOrder)]
+        channels = sorted({channel for _, channel in steps})[place : place + 1]
+        return self._quote_first(step for step, channel in steps if channel in channels)
+
+    def contradiction(self) -> list[Evidence]:
+        """Return the lines of the first contradiction, one of each rank."""
+        if not self._contradictions:
+            return []
+        first = self._contradictions[0]
+        is_of_rings = first.what == RINGS
+
+        def is_about(event: events.Event) -> bool:
+            if isinstance(event, events.RingOrder):
+                return is_of_rings and event.channel == first.channel
+            trees = event.trees if isinstance(event, events.TreeLinks) and not is_of_rings else ()
+            return any(tree[0] == first.channel for tree in trees)
+
+        layouts = [self._members[rank].layout for rank in first.ranks]
+        return [line for own in layouts for line in self._quote_first(step for step in own if is_about(step.event))]
+
+    def _steps(self) -> list[Step]:
+        return [step for member in self._members.values() for step in member.layout]
+
+    def _quote_first(self, steps: Iterable[Step]) -> list[Evidence]:
+        first = min(steps, key=attrgetter("place"), default=None)
+        return [self._evidence(first)] if first and self._evidence else []
 
 
 def ring_gdr(comm: Communicator) -> bool | None:

@@ -36,12 +36,9 @@ def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> in
 class TreeShape(NamedTuple):
     """Holds what one tree looks like."""
 
-    roots: int
-    """More than one where links are missing."""
-    depth: int
-    """Links from a root to the farthest rank."""
-    children: int
-    """The most that a rank has."""
+    roots: int  # more than one where links are missing
+    depth: int  # links from a root to the farthest rank
+    children: int  # the most that a rank has
 
 
 def tree_shape(links: Links) -> TreeShape:

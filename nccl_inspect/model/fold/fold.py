@@ -7,16 +7,14 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
-from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
@@ -26,13 +24,9 @@ from nccl_inspect.model.fold.process_log import (
     MAX_LONG,
     MAX_NOTES,
     Burst,
-    BurstKey,
-    Move,
     Note,
     ProcessLog,
-    Stated,
     Step,
-    Wording,
     Wordings,
     count_call,
     edge_key,
@@ -41,43 +35,31 @@ from nccl_inspect.model.fold.process_log import (
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Row, Run, edge_of
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Run, edge_of
 from nccl_inspect.util.levels import STATEMENTS
 
-MAX_RANKS = 1 << 20
-"""Ranks of the largest communicator believed: sixteen times the largest runs made public."""
-MAX_CHANNELS = 4096
-"""MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
+MAX_RANKS = 1 << 20  # ranks of the largest communicator believed: sixteen times the largest runs made public
+MAX_CHANNELS = 4096  # MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more
 
 
-def _is_init_plausible(event: events.CommInit) -> bool:
-    return 0 <= event.rank < event.nranks <= MAX_RANKS
-
-
-def _is_connection_plausible(event: events.ChannelConnect) -> bool:
-    ranks = event.src, event.dst or 0, event.pxn_rank or 0
-    is_sound = 0 <= event.channel < MAX_CHANNELS and min(ranks) >= 0 and max(ranks) < MAX_RANKS
-    return is_sound and (event.nic_index or 0) >= 0
-
-
-def _is_ring_plausible(event: events.RingOrder) -> bool:
-    ranks = event.ranks
-    return 0 <= event.channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
-
-
-def _are_trees_plausible(event: events.TreeLinks) -> bool:
-    trees = event.trees
-    channels = [tree[0] for tree in trees]
-    return not trees or (min(chain.from_iterable(trees)) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
-
-
-ARE_PLAUSIBLE: Mapping[type[Event], Callable[[Any], bool]] = {
-    events.CommInit: _is_init_plausible,
-    events.ChannelConnect: _is_connection_plausible,
-    events.RingOrder: _is_ring_plausible,
-    events.TreeLinks: _are_trees_plausible,
-}
-"""Whether the ranks and channels of an event can be real, by its kind; events of other kinds are not checked."""
+def _is_plausible(event: Event) -> bool:
+    """Return whether the ranks and channels of an event can be real, where its kind has some."""
+    match event:
+        case ChannelConnect():
+            ranks: Sequence[int] = (event.src, event.dst or 0, event.pxn_rank or 0, event.nic_index or 0)
+            channels: Sequence[int] = (event.channel,)
+        case events.RingOrder():
+            ranks, channels = event.ranks, (event.channel,)
+        case events.TreeLinks(trees=trees):
+            ranks, channels = [rank + 1 for tree in trees for rank in tree[1:]], [tree[0] for tree in trees]
+        case events.CommInit():
+            return 0 <= event.rank < event.nranks <= MAX_RANKS
+        case _:
+            return True
+    return all(
+        not numbers or (min(numbers) >= 0 and max(numbers) < most)
+        for numbers, most in ((ranks, MAX_RANKS), (channels, MAX_CHANNELS))
+    )
 
 
 SEQUENCE = (
@@ -106,45 +88,37 @@ class Use(NamedTuple):
     edge: tuple[object, ...] = ()
 
 
-_USES = [Use(how) for how in range(LOOSE + 1)]
-
-
 def find_use(text: Text) -> Use:
     """Return what is done with a text; remembered with it."""
-    use = text.use = _use(text)
+    parsed = text.parsed
+    if parsed is None:
+        use = _UNKNOWN
+    elif not _is_plausible(parsed.event):
+        use = _REFUSED
+    elif isinstance(parsed.event, ChannelConnect):
+        use = Use(CONNECTS, edge_key(parsed.event))
+    else:
+        use = _usually(parsed.production, parsed.kind.__name__, text.level)
+    text.use = use
     return use
 
 
-def _use(text: Text) -> Use:
-    parsed = text.parsed
-    if parsed is None:
-        return _USES[UNKNOWN]
-    kind = parsed.kind
-    if kind in ARE_PLAUSIBLE and not ARE_PLAUSIBLE[kind](parsed.event):
-        return _USES[REFUSED]
-    if kind is not ChannelConnect:
-        return _usually(parsed.production, kind.__name__, text.level)
-    event = parsed.event
-    assert isinstance(event, ChannelConnect)
-    return Use(CONNECTS, edge_key(event))
+_UNKNOWN, _REFUSED = Use(UNKNOWN), Use(REFUSED)
 
 
 @cache
 def _usually(production: Production, event: str, level: str) -> Use:
     """Return what is done with messages of a production, whatever they say."""
-    return _USES[_how(production, events.KINDS[event], level)]
-
-
-def _how(production: Production, kind: type[Event], level: str) -> int:
+    kind = events.KINDS[event]
     if kind in SEQUENCE:
-        return STEP
+        return Use(STEP)
     if kind is events.BootstrapInterface:
-        return BOOTSTRAP
+        return Use(BOOTSTRAP)
     if production.constants.get("tone") == "loose":
-        return LOOSE
+        return Use(LOOSE)
     if kind.kept or level in STATEMENTS:
-        return NOTE
-    return CALL if kind is events.Collective else NOTHING
+        return Use(NOTE)
+    return Use(CALL if kind is events.Collective else NOTHING)
 
 
 class Fold:
@@ -154,28 +128,21 @@ class Fold:
         begun_with: what the lines before show about how these are to be read, where it continues another fold.
     """
 
-    alongside = 0
-    """See :class:`~nccl_inspect.model.job.Job`: jobs are not separated here."""
+    alongside = 0  # see :class:`~nccl_inspect.model.job.Job`: jobs are not separated here
 
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
-        self.processes: dict[Process, ProcessLog] = {}
-        """What each process printed."""
+        self.processes: dict[Process, ProcessLog] = {}  # what each process printed
         self.unrecognised: dict[bytes, Note] = {}
-        self.partial = False
-        """Whether the reading was interrupted."""
-        self.restored = 0
-        """Lines that only the reading of excerpts knows."""
-        self.productions: set[tuple[str, str]] = set()
-        """The productions that recognised a line, by dialect and name."""
-        self.begun_with = self.known = begun_with
-        """What its lines show about how others are to be read."""
+        self.partial = False  # whether the reading was interrupted
+        self.restored = 0  # lines that only the reading of excerpts knows
+        self.productions: set[tuple[str, str]] = set()  # the productions that recognised a line, by dialect and name
+        self.begun_with = self.known = begun_with  # what its lines show about how others are to be read
         self._wordings = Wordings()
         self._channels: dict[int, int] = {}
         """The channels of edges: the same object for all that have the same, as most of thousands have."""
-        self.takes_leads = False
-        """Whether it has lines from which what unknown launchers put in front is taken."""
+        self.takes_leads = False  # whether it has lines from which what unknown launchers put in front is taken
 
     @property
     def has_envelope(self) -> bool:
@@ -197,26 +164,22 @@ class Fold:
                 last, closing = rows[-1][:2]
             first, opening, *_ = rows[0]
             log = self.processes.get(process) or self._log(base | first, opening)
-            self._take_of(log, rows, base)
+            for number, printed, text, run in rows:
+                use: Use = text.use or find_use(text)
+                if use.how == NOTHING:
+                    continue
+                if use.how == STEP:
+                    assert text.parsed is not None
+                    log.step(base | number, printed, text.parsed.event)
+                elif run is not None or use.how == CONNECTS:
+                    self._connect(log, run or [(text, edge_of(number, printed, text))], base)
+                else:
+                    self._keep(log, base | number, printed, text)
             log.first = min(log.first, base | first)
             if base | last > log.last:
                 log.last, log.closing = base | last, closing
         for number, printed, text in block.unknown:
             self._unknown(base | number, printed, text)
-
-    def _take_of(self, log: ProcessLog, rows: Sequence[Row], base: int) -> None:
-        """Take in lines of one process."""
-        for number, printed, text, run in rows:
-            use: Use = text.use or find_use(text)
-            if use.how == NOTHING:
-                continue
-            if use.how == STEP:
-                assert text.parsed is not None
-                log.step(base | number, printed, text.parsed.event)
-            elif run is not None or use.how == CONNECTS:
-                self._connect(log, run or [(text, edge_of(number, printed, text))], base)
-            else:
-                self._keep(log, base | number, printed, text)
 
     def _connect(self, log: ProcessLog, run: Run, base: int) -> None:
         """Take in connection lines of one thread for one communicator; those that cannot be true are damaged."""
@@ -239,14 +202,13 @@ class Fold:
         """Take in a line that matters, and whose order does not."""
         how = text.use.how
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
-            log.note(place, printed, self._choose_kept((text.level, text.message, printed.location), text.parsed))
+            self._note(log, place, printed, text)
             if how == BOOTSTRAP:
                 insort(log.bootstraps, place)
         elif how == LOOSE:
             assert text.parsed is not None
-            message = text.parsed.message
+            message, (source, line) = text.parsed.message, source_and_line(place)
             rank = envelopes.rank_of(text.message, message)
-            source, line = source_and_line(place)
             self.sources[source].raised.append(Raised(line, message[:TAIL_WIDTH], rank))
         elif how == REFUSED:
             self._refuse(place)
@@ -254,8 +216,12 @@ class Fold:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             count_call(log.calls, place, text.parsed.event)
 
-    def _choose_kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
-        return self._wordings.keep_one(wording, parsed, len(self.processes))
+    def _note(
+        self, log: ProcessLog, place: int, printed: Origin | Late, text: Text, last: int = 0, count: int = 1
+    ) -> None:
+        wording = text.level, text.message, printed.location
+        said = self._wordings.keep_one(wording, text.parsed, len(self.processes))
+        log.note(place, printed, said, last, count)
 
     def _log(self, place: int, printed: Origin | Late) -> ProcessLog:
         log = self.processes.get(printed.process)
@@ -285,9 +251,7 @@ class Fold:
             if how == UNKNOWN:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
-                text, origin = repeated.text, repeated.origin
-                said = self._choose_kept((text.level, text.message, origin.location), text.parsed)
-                log.note(place, origin, said, end, repeated.number)
+                self._note(log, place, repeated.origin, repeated.text, end, repeated.number)
 
     def _refuse(self, place: int, lines: int = 1) -> None:
         """Count lines with impossible numbers as damaged."""
@@ -317,11 +281,8 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return (
-            sum(len(log.steps) for log in logs),
-            sum(map(_count_open_edges, logs)),
-            sum(len(log.notes) for log in logs),
-        )
+        open_edges = sum(burst.lines for log in logs for burst in log.open.values())
+        return sum(len(log.steps) for log in logs), open_edges, sum(len(log.notes) for log in logs)
 
     def last_step(self) -> Step | Burst | None:
         """Return what came last of that whose order matters."""
@@ -347,13 +308,10 @@ class Fold:
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
         notes = max((len(log.notes) for log in logs), default=0)
-        return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
-
-    def _is_expected(self, later: Fold) -> bool:
-        """Return whether a later fold began with what is known here, as far as it matters for its lines."""
-        known, begun_with = self.known, later.begun_with
+        known, begun_with = self.known, later.begun_with  # as far as it matters for its lines
         knows_leads = known.leads <= begun_with.leads or not later.takes_leads
-        return known.wrapped == begun_with.wrapped and knows_leads
+        is_expected = known.wrapped == begun_with.wrapped and knows_leads
+        return is_expected and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
@@ -365,7 +323,12 @@ class Fold:
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0
         others = position(sources_before, 0)
-        move = Move(others + lines_before, others if len(later.sources) > 1 else others + lines_before)
+        first = others + lines_before
+
+        def move(place: int) -> int:
+            """Return the place here of a place there: only its first source continues one."""
+            return place + (others if source_and_line(place)[0] else first)
+
         for process, log in later.processes.items():
             mine = self.processes.get(process) or self.processes.setdefault(process, ProcessLog(process))
             mine.merge(log, move)
@@ -383,18 +346,3 @@ class Fold:
         if goes_on:
             self.sources[-1].merge(later.sources[0])
         self.sources.extend(later.sources[goes_on:])
-
-
-def _count_open_edges(log: ProcessLog) -> int:
-    return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
-
-
-__all__ = [
-    "SEQUENCE",
-    "Burst",
-    "BurstKey",
-    "Fold",
-    "Note",
-    "ProcessLog",
-    "Step",
-]

@@ -19,6 +19,8 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 
 _LINE_BITS = 40
+_Move: TypeAlias = Callable[[int], int]  # gives a place of a fold that which it has in the fold that takes that one in
+_PLACE = attrgetter("place")
 
 
 def position(source: int, line: int) -> int:
@@ -31,24 +33,11 @@ def source_and_line(place: int) -> tuple[int, int]:
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
-class Move:
-    """Gives a place of a fold the place that it has in the fold that takes that one in."""
-
-    def __init__(self, first: int, others: int) -> None:
-        self.first = first
-        self.others = others
-
-    def __call__(self, place: int) -> int:
-        """Return the place there."""
-        return place + (self.others if place >> _LINE_BITS else self.first)
-
-
 class Step(NamedTuple):
     """One event in the order of its process."""
 
     place: int
-    printed: Origin | Late
-    """Who printed its line."""
+    printed: Origin | Late  # who printed its line
     event: Event
 
     @property
@@ -57,34 +46,28 @@ class Step(NamedTuple):
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
 
-step_of = partial(tuple.__new__, Step)
-"""Makes a step of its fields in a third of the time."""
+step_of = partial(tuple.__new__, Step)  # makes a step of its fields in a third of the time
 
 
 MAX_PLACES = 1 << 14
 """Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 
-Wording: TypeAlias = tuple[str, bytes, str | None]
-"""What lines state: level, message and place in NCCL's source."""
-Stated: TypeAlias = tuple[Wording, Parsed | None]
-"""What a line states, and what the grammar makes of it."""
+Wording: TypeAlias = tuple[str, bytes, str | None]  # what lines state: level, message and place in NCCL's source
+Stated: TypeAlias = tuple[Wording, Parsed | None]  # what a line states, and what the grammar makes of it
 
 
 @record
 class Note(Record):
     """A statement that a process made, how often, and where first and last."""
 
-    event: Event | None
-    """None for a WARN that no production knows."""
-    printed: Origin | Late
-    """Who made it first."""
+    event: Event | None  # None for a WARN that no production knows
+    printed: Origin | Late  # who made it first
     level: str
     message: bytes
     place: int
     last: int
     count: int = 1
-    places: array[int] | None = None
-    """Where it was made after the first time, as far as nothing shows by whom."""
+    places: array[int] | None = None  # where it was made after the first time, as far as nothing shows by whom
 
     @property
     def origin(self) -> Origin:
@@ -105,7 +88,7 @@ class Note(Record):
         if len(self.places) < MAX_PLACES:
             self.places.append(place)
 
-    def move(self, move: Callable[[int], int]) -> None:
+    def move(self, move: _Move) -> None:
         """Give the note its places in the fold that takes it in."""
         self.place, self.last = move(self.place), move(self.last)
         if self.places is not None:
@@ -119,8 +102,7 @@ class Note(Record):
             self.add_place(place, later)
 
 
-PAIRED = ("Send", "Recv")
-"""Calls between two ranks; all others are made by all ranks of the communicator."""
+PAIRED = ("Send", "Recv")  # calls between two ranks; all others are made by all ranks of the communicator
 ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter", *PAIRED)
 """Calls whose field ``root`` means something: a rank, or the other end."""
 
@@ -144,38 +126,26 @@ class Tally(Record):
     elements: int
     smallest: int
     largest: int
-    first: int
-    """Place of the first."""
+    first: int  # place of the first
     last: int
-
-    def add(self, other: Tally) -> None:
-        """Take in what came later."""
-        self.calls += other.calls
-        self.elements += other.elements
-        self.smallest = min(self.smallest, other.smallest)
-        self.largest = max(self.largest, other.largest)
-        self.last = other.last
 
 
 def count_call(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
     """Count one call."""
     root = call.root if call.func in ROOTED else None
     key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
-    tally = Tally(1, call.count, call.count, call.count, place, place)
-    if total := tallies.get(key):
-        total.add(tally)
-    else:
-        tallies[key] = tally
+    add_calls(tallies, {key: Tally(1, call.count, call.count, call.count, place, place)})
 
 
-def merge_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
+def add_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally]) -> None:
     """Take in what the same process called later."""
     for key, tally in later.items():
-        tally.first, tally.last = move(tally.first), move(tally.last)
-        if total := mine.get(key):
-            total.add(tally)
-        else:
-            mine[key] = tally
+        own = mine.setdefault(key, tally)
+        if own is not tally:
+            own.calls += tally.calls
+            own.elements += tally.elements
+            own.smallest, own.largest = min(own.smallest, tally.smallest), max(own.largest, tally.largest)
+            own.last = tally.last
 
 
 edge_key = attrgetter(
@@ -184,12 +154,9 @@ edge_key = attrgetter(
 """What makes two connection lines of a burst the same edge: everything but the channel."""
 
 
-MAX_NOTES = 20_000
-"""Distinct notes kept for one process; after that, one for each production."""
-LONG = 4096
-"""Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
-MAX_LONG = 200
-"""Long notes kept apart for one process; after that, one for each production."""
+MAX_NOTES = 20_000  # distinct notes kept for one process; after that, one for each production
+LONG = 4096  # bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)
+MAX_LONG = 200  # long notes kept apart for one process; after that, one for each production
 
 
 class BurstKey(NamedTuple):
@@ -197,8 +164,7 @@ class BurstKey(NamedTuple):
 
     tid: int
     conn: int | None
-    rank: int
-    """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
+    rank: int  # the rank that prints: the sender, or the receiver of a ``[receive]`` line
 
 
 @record
@@ -207,12 +173,9 @@ class Burst(Record):
 
     key: BurstKey
     place: int
-    printed: Origin | Late
-    """Who printed the first line."""
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
-    """By what distinguishes them."""
-    event: ClassVar[None] = None
-    """Instead of that of a step."""
+    printed: Origin | Late  # who printed the first line
+    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)  # by what distinguishes them
+    event: ClassVar[None] = None  # instead of that of a step
 
     @property
     def origin(self) -> Origin:
@@ -227,12 +190,12 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """Return the place of its last edge."""
-        return max((edge.place for edge in self.edges.values()), default=0)
+        return max(edge.place for edge in self.edges.values())
 
     @property
     def final(self) -> Edge:
         """Return its last edge."""
-        return max(self.edges.values(), key=attrgetter("place"))
+        return max(self.edges.values(), key=_PLACE)
 
     @property
     def highest(self) -> int:
@@ -247,21 +210,17 @@ class Burst(Record):
     def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
-        first = min(edges.values(), key=attrgetter("place"))
+        first = min(edges.values(), key=_PLACE)
         return Burst(self.key, first.place, first.printed, edges)
-
-    def add(self, key: tuple[object, ...], edge: Edge) -> None:
-        """Take in lines of one edge."""
-        own = self.edges.setdefault(key, edge)
-        if own is not edge:
-            own.add(edge)
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
         for key, edge in later.edges.items():
-            self.add(key, edge)
+            own = self.edges.setdefault(key, edge)
+            if own is not edge:
+                own.add(edge)
 
-    def move(self, move: Move) -> None:
+    def move(self, move: _Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
         for edge in self.edges.values():
@@ -274,20 +233,16 @@ class ProcessLog(Record):
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
-    notes: dict[object, Note] = field(default_factory=dict)
-    """What it stated."""
+    notes: dict[object, Note] = field(default_factory=dict)  # what it stated
     calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
-    opening: Origin = NOBODY
-    """Of the first line."""
-    closing: Origin | Late = NOBODY
-    """Of the last line."""
+    opening: Origin = NOBODY  # of the first line
+    closing: Origin | Late = NOBODY  # of the last line
     long_notes: int = 0
     bootstraps: list[int] = field(default_factory=list)
     """Places where it said which interface it bootstraps over: a process says so once."""
-    open: dict[int, Burst] = field(default_factory=dict)
-    """The burst that each thread is still printing."""
+    open: dict[int, Burst] = field(default_factory=dict)  # the burst that each thread is still printing
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
 
@@ -310,9 +265,7 @@ class ProcessLog(Record):
             burst = Burst(key, place, printed)
             self.open[key.tid] = burst
             self.begun.setdefault(key.tid, burst)
-            insort(
-                self.steps, burst, key=attrgetter("place")
-            )  # lines of another thread may precede its first sound one
+            insort(self.steps, burst, key=_PLACE)  # lines of another thread may precede its first sound one
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
@@ -351,14 +304,22 @@ class ProcessLog(Record):
             return level, production or "unrecognised"
         return key
 
-    def merge(self, later: ProcessLog, move: Move) -> None:
+    def merge(self, later: ProcessLog, move: _Move) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
         self.last, self.closing = move(later.last), later.closing
         self.bootstraps.extend(map(move, later.bootstraps))
-        merge_calls(self.calls, later.calls, move)
-        joined = self._join(later, move)
+        for tally in later.calls.values():
+            tally.first, tally.last = move(tally.first), move(tally.last)
+        add_calls(self.calls, later.calls)
+        joined = set()  # the later halves of bursts that continue across the border
+        for tid, burst in later.begun.items():
+            mine = self.open.get(tid)
+            if burst and mine and mine.key == burst.key and not self.began_anew(mine.place, move(burst.place)):
+                burst.move(move)
+                mine.join(burst)
+                joined.add(id(burst))
         for step in later.steps:
             if isinstance(step, Step):
                 place, printed, event = step
@@ -381,26 +342,10 @@ class ProcessLog(Record):
             else:
                 self.notes[key] = note
 
-    def _join(self, later: ProcessLog, move: Move) -> set[int]:
-        """Join bursts that continue across the border; returns the ids of the later halves."""
-        joined = set()
-        for tid, burst in later.begun.items():
-            open_burst = self.open.get(tid)
-            if burst is None or open_burst is None or open_burst.key != burst.key:
-                continue
-            if not self.began_anew(open_burst.place, move(burst.place)):
-                burst.move(move)
-                open_burst.join(burst)
-                joined.add(id(burst))
-        return joined
 
-
-MAX_WORDINGS = 1 << 15
-"""Different statements of a log, on top of those that belong to its processes."""
-OF_PROCESS = 128
-"""Statements of each process that are its own: addresses, bus ids, durations."""
-_SIZE = 4096
-"""Bytes of a message that count like a further statement."""
+MAX_WORDINGS = 1 << 15  # different statements of a log, on top of those that belong to its processes
+OF_PROCESS = 128  # statements of each process that are its own: addresses, bus ids, durations
+_SIZE = 4096  # bytes of a message that count like a further statement
 
 
 class Wordings:
@@ -408,11 +353,9 @@ class Wordings:
 
     def __init__(self) -> None:
         self._kept: set[Wording] = set()
-        self._of_kind: dict[tuple[str, str], Stated] = {}
-        """What stands for others, by level and production."""
+        self._of_kind: dict[tuple[str, str], Stated] = {}  # what stands for others, by level and production
         self._size = 0
-        self._most = 0
-        """The most by which statements were ahead of the processes that had begun."""
+        self._most = 0  # the most by which statements were ahead of the processes that had begun
 
     def keep_one(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
         """Return the statement to be kept for one: itself, or the one that stands for it."""

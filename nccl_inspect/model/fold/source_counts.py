@@ -9,17 +9,14 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, Counts
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record, pick_fields, record
 
-MAX_PROCESSES = 1 << 17
-"""Processes that are kept apart: more than the largest runs have."""
+MAX_PROCESSES = 1 << 17  # processes that are kept apart: more than the largest runs have
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
 MAX_BENCHMARKS = 20_000
 """Lines with results that are kept of a source: more than sweeps have; profilers print them for days."""
-NEAR_END = 1 << 14
-"""Bytes at the end of a source of which each line is looked at."""
-MAX_RAISED = 200
-"""Exceptions of a source that are kept: programs may print any number of those that they catch."""
+NEAR_END = 1 << 14  # bytes at the end of a source of which each line is looked at
+MAX_RAISED = 200  # exceptions of a source that are kept: programs may print any number of those that they catch
 _Numbered: TypeAlias = tuple[int, bytes]
 _Sieve: TypeAlias = Callable[[bytes], bool]
 
@@ -27,11 +24,9 @@ _Sieve: TypeAlias = Callable[[bytes], bool]
 class Raised(NamedTuple):
     """An exception whose rank only the envelope around it may name."""
 
-    number: int
-    """Of the line."""
+    number: int  # of the line
     text: bytes
-    rank: int | None
-    """What the envelope states: a task of srun, a rank of MPI."""
+    rank: int | None  # what the envelope states: a task of srun, a rank of MPI
 
 
 @record
@@ -41,22 +36,18 @@ class SourceCounts(Record):
     name: str
     counts: Counts = field(default_factory=Counts)
     bytes: int = 0
-    problem: str | None = None
-    """Why it could not be read, or not to its end."""
+    problem: str | None = None  # why it could not be read, or not to its end
     stands: list[int] = field(default_factory=list)
     """Where each line stands, if lines are numbered in another order than that of the source."""
-    newest_first: bool = False
-    """Whether it was read from its end."""
-    crowded: bool = False
-    """Whether it has lines of more processes than are kept: those were left out."""
+    newest_first: bool = False  # whether it was read from its end
+    crowded: bool = False  # whether it has lines of more processes than are kept: those were left out
     spared: list[_Numbered] = field(default_factory=list)
     """The first lines of which a collector says that others like them were left out, with their numbers."""
     elided: bool = False
     """Whether one of its lines says that others were left out, in a text that is short enough to be a paste."""
     decorated: bool = False
     """Whether one of the lines of such a text ends as people and their tools end lines, and programs do not."""
-    is_cut: bool = False
-    """Whether its lines end at one column, where they were cut."""
+    is_cut: bool = False  # whether its lines end at one column, where they were cut
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of unknown ranks, with their line numbers."""
 
@@ -64,10 +55,8 @@ class SourceCounts(Record):
     """Lines that may be results of benchmarks or speeds of training steps, with their numbers."""
     at_end: list[_Numbered] = field(default_factory=list)
     """The lines near its end, until :meth:`look_at_end` leaves such of them."""
-    may_go_on: bool = False
-    """Whether a table may continue in the next lines."""
-    until: int = 0
-    """The last line that counts, where others follow that are of another job."""
+    may_go_on: bool = False  # whether a table may continue in the next lines
+    until: int = 0  # the last line that counts, where others follow that are of another job
 
     @property
     def end(self) -> int:
@@ -83,11 +72,8 @@ class SourceCounts(Record):
         self.bytes += later.bytes
         self.problem = self.problem or later.problem
         self.stands.extend(later.stands)
-        self.newest_first |= later.newest_first
-        self.crowded |= later.crowded
-        self.elided |= later.elided
-        self.decorated |= later.decorated
-        self.is_cut |= later.is_cut
+        for flag in ("newest_first", "crowded", "elided", "decorated", "is_cut"):
+            setattr(self, flag, getattr(self, flag) or getattr(later, flag))
         before = self.counts.lines
         self.counts.merge(later.counts)
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)
@@ -118,13 +104,9 @@ class SourceCounts(Record):
         return SourceInfo(
             name=self.name,
             bytes=self.bytes,
-            lines=counts.lines,
-            nccl_lines=counts.nccl_lines,
-            typed_lines=counts.typed_lines,
-            unrecognised_lines=counts.unrecognised_lines,
             repaired_lines=counts.repaired_lines + counts.split_lines,
-            damaged_lines=counts.damaged_lines,
-            related_lines=counts.related_lines,
+            **pick_fields(counts, "lines", "nccl_lines", "typed_lines", "unrecognised_lines"),
+            **pick_fields(counts, "damaged_lines", "related_lines"),
             newest_first=self.newest_first,
             problem=self.problem or (f"{self.name}: {_CROWDED}" if self.crowded else None),
         )

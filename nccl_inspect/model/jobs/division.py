@@ -12,8 +12,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.process_log import position, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import ProcessLog, position, source_and_line
 from nccl_inspect.model.jobs.shares import Claim, Division, Share
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
@@ -152,10 +152,8 @@ def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
 
 _AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
-_DIGITS = compile_later(r"\d+")
-"""What distinguishes its ranks there."""
-_LOOK_BACK = 64
-"""Number of earlier parts, or jobs, among which the continuing one is searched."""
+_DIGITS = compile_later(r"\d+")  # what distinguishes its ranks there
+_LOOK_BACK = 64  # number of earlier parts, or jobs, among which the continuing one is searched
 
 
 class Separation:
@@ -222,8 +220,7 @@ class Separation:
 
     def _join_in_sources(self) -> None:
         tests: set[int] = set()
-        requeued: dict[int, list[int]] = {}
-        """Where a scheduler says that it ended a job in order to start it again."""
+        requeued: dict[int, list[int]] = {}  # where a scheduler says that it ended a job in order to start it again
         for note in (note for log in self._fold.processes.values() for note in log.notes.values()):
             source = source_and_line(note.place)[0]
             if note.event is not None and note.event.dialect == "nccl-tests":
@@ -288,8 +285,7 @@ class Claims:
         self._claims = [Claim({process for part in group for process in part.processes}) for group in groups]
         self._firsts = [min(part.begin for part in group) for group in groups]
         self._whole = [all(part.is_whole for part in group) for group in groups]
-        self._room = [max(part.missing for part in group) for group in groups]
-        """How many ranks each job lacks."""
+        self._room = [max(part.missing for part in group) for group in groups]  # how many ranks each job lacks
         self._hosts = group_sets(
             (host, job) for job, group in enumerate(groups) for part in group for host in part.hosts
         )

@@ -39,20 +39,17 @@ if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
 
 
-_JUST = 400
-"""Lines of other jobs after the last line of a job within which its end is reported."""
+_JUST = 400  # lines of other jobs after the last line of a job within which its end is reported
 
 
 class Landmarks:
     """Lines of known jobs in one source, in their order."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, int]] = []
-        """Each place with its job."""
+        self.rows: list[tuple[int, int]] = []  # each place with its job
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        self.closings: list[int] = []
-        """Places of errors, ends and work of unknown processes."""
+        self.closings: list[int] = []  # places of errors, ends and work of unknown processes
 
     def sort(self) -> None:
         """Put what was added in its order."""
@@ -91,8 +88,7 @@ class Landmarks:
         return source_and_line(last)[1] if last < end else 0
 
 
-_AT_WORK = {"test-end", "works", "mid-run"}
-"""Roles of what is only printed when a job has begun to work."""
+_AT_WORK = {"test-end", "works", "mid-run"}  # roles of what is only printed when a job has begun to work
 _WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
@@ -103,10 +99,8 @@ class Claim(Record):
     """Holds what is known to be of one job."""
 
     processes: set[Process] = field(default_factory=set)
-    sources: set[int] = field(default_factory=set)
-    """Those of which every line is, whoever printed it."""
-    alongside: int = 0
-    """See :class:`~nccl_inspect.model.job.Job`."""
+    sources: set[int] = field(default_factory=set)  # those of which every line is, whoever printed it
+    alongside: int = 0  # see :class:`~nccl_inspect.model.job.Job`
 
 
 class Share:
@@ -374,8 +368,7 @@ def _list_places(note: Note) -> list[int]:
 
 
 _END = compile_later(r"[^A-Za-z0-9]*$")
-_POD = "pod/"
-"""What kubectl puts in front of the name of a pod; that of the container follows it."""
+_POD = "pod/"  # what kubectl puts in front of the name of a pod; that of the container follows it
 _SUFFIX = compile_later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 
@@ -388,15 +381,12 @@ def titles(shares: Sequence[Share]) -> list[str]:
     for index, (share, numbers) in enumerate(zip(shares, sources, strict=True), 1):
         own = [files[number] for number in numbers if owners[number] == 1]
         is_split = len(own) < len(numbers) or len(files) == 1
-        names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
+        # The names of pods or nodes; what else collectors print holds pids.
+        labels = (log.opening.label for log in share.processes.values() if log.process.host)
+        plain = (label for label in labels if label and not any(map(str.isspace, label)))
+        pods = list(dict.fromkeys(escape_controls(label.removeprefix(_POD).partition("/")[0]) for label in plain))
+        names.append(("" if is_split else _common(own)) or _common(pods) or f"job {index}")
     return _different(names)
-
-
-def _labels(share: Share) -> list[str]:
-    """Return the names of pods or nodes; what else collectors print holds pids."""
-    labels = (log.opening.label for log in share.processes.values() if log.process.host)
-    plain = (label for label in labels if label and not any(map(str.isspace, label)))
-    return list(dict.fromkeys(escape_controls(label.removeprefix(_POD).partition("/")[0]) for label in plain))
 
 
 def _short(names: Mapping[int, str]) -> dict[int, str]:

@@ -13,8 +13,7 @@ from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, ProcessLog
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.ends import NicName, NicNames, pair_ends
 from nccl_inspect.model.paths.path import AlsoPath, PathKind
@@ -24,8 +23,7 @@ from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import values
 
-Pair = tuple[str, str, str]
-"""Host and the bus ids of two GPUs."""
+Pair = tuple[str, str, str]  # host and the bus ids of two GPUs
 
 
 def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
@@ -192,8 +190,7 @@ class _Wordings:
 
     def __init__(self, scope: Scope, nics: NicNames) -> None:
         self._scope, self._nics = scope, nics
-        self._numbers: dict[object, int] = {}
-        """By what events say of paths."""
+        self._numbers: dict[object, int] = {}  # by what events say of paths
         self._events: dict[int, tuple[int, bool, str]] = {}
         """By the id of an event the number of what it says, whether both ranks are on one host, and its detail."""
 
@@ -233,8 +230,7 @@ _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction
 class _Quotes(NamedTuple):
     """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
-    ways: list[tuple[Edge, ...]]
-    """The lines that each path is read from."""
+    ways: list[tuple[Edge, ...]]  # the lines that each path is read from
     evidence: Callable[[Edge], Evidence]
 
     def list_first(self, row: int) -> list[Evidence]:
@@ -258,9 +254,7 @@ def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
 
 def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     """Return the kind of the path of a pair of ranks: that of the slowest way, if there are several."""
-    ways: dict[str, list[Line]] = {}
-    for line in lines:
-        ways.setdefault(line.event.detail, []).append(line)
+    ways = group_values((line.event.detail, line) for line in lines)
     way, *others = sorted(ways.values(), key=_slowness, reverse=True)
     event = _find_first([line.edge for line in way]).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.

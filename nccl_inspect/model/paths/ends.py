@@ -13,7 +13,7 @@ from operator import itemgetter, or_
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.communicators.members import SEND_RECV
-from nccl_inspect.model.fold.fold import ProcessLog
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.model.paths.placement import Line
 from nccl_inspect.model.statements.index import Statements
@@ -81,8 +81,7 @@ class NicNames:
             names = self._names.setdefault(process, {})
             names.update(((event.net, int(device[0])), str(device[1])) for device in event.devices)
         self._lists: dict[object, int] = {}
-        self._numbers: dict[int, int] = {}
-        """By the id of what a process printed the number of its list."""
+        self._numbers: dict[int, int] = {}  # by the id of what a process printed the number of its list
 
     def find_name(self, log: ProcessLog, net: str, index: int) -> str | None:
         """Return the name of a NIC of a network, None where the process does not list it."""

@@ -14,7 +14,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, record
@@ -28,13 +28,11 @@ class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 
     name: str
-    processes: dict[int, Process] = field(default_factory=dict)
-    """The process of each rank that printed."""
+    processes: dict[int, Process] = field(default_factory=dict)  # the process of each rank that printed
     ranks: dict[Process, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     """The host of each rank that printed, or that shares memory with one that did."""
-    devices: dict[int, str] = field(default_factory=dict)
-    """The GPU of each rank, as brackets name it."""
+    devices: dict[int, str] = field(default_factory=dict)  # the GPU of each rank, as brackets name it
 
     def admits(self, log: ProcessLog, burst: Burst) -> bool:
         """Return whether nothing that is known contradicts that this burst is of this communicator."""
@@ -69,10 +67,8 @@ def _named_ranks(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | Non
 class Placement(NamedTuple):
     """Bursts of a process in a communicator, in the ranks of a space."""
 
-    space: str
-    """The name of the communicator whose ranks count, ``global`` for the world's."""
-    ranks: Sequence[int | None]
-    """For each rank that the bursts may name that of the space."""
+    space: str  # the name of the communicator whose ranks count, ``global`` for the world's
+    ranks: Sequence[int | None]  # for each rank that the bursts may name that of the space
     communicator: str
     log: ProcessLog
     bursts: Sequence[Burst]
@@ -83,11 +79,9 @@ class Line(NamedTuple):
 
     src: int
     dst: int
-    edge: Edge
-    """Where it stands, what it says, and its channels."""
+    edge: Edge  # where it stands, what it says, and its channels
     placement: Placement
-    guessed: bool
-    """Whether only the order of use shows its communicator."""
+    guessed: bool  # whether only the order of use shows its communicator
 
     @property
     def event(self) -> ChannelConnect:
@@ -121,8 +115,7 @@ class Placed:
         """How many lines could not be placed, by the path that they show; without those of bursts given up."""
         self.pairs: dict[tuple[int, int, str], list[Line]] = {}
         """The lines by the ranks that they join and the space of these; one of CollNet joins no ranks."""
-        self.networks = Counter[str]()
-        """How many connections each network has."""
+        self.networks = Counter[str]()  # how many connections each network has
 
     def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
         """Note the host of a rank, unless it was taken out of the log."""
@@ -189,11 +182,7 @@ class Placed:
                     reached.append(other)
 
 
-def place_lines(
-    communicators: Sequence[Communicator],
-    world: Communicator | None,
-    found_by: Attribution,
-) -> Placed:
+def place_lines(communicators: Sequence[Communicator], world: Communicator | None, found_by: Attribution) -> Placed:
     """Translate the ranks of all connection lines.
 
     Args:

@@ -7,6 +7,7 @@ selections of rows for their kinds, ranks and hosts; a :class:`Path` is made onl
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
 from operator import eq
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.paths.path import Path, PathKind
+from nccl_inspect.util.grouping import group_values
 
 if TYPE_CHECKING:
     import pandas
@@ -40,10 +42,9 @@ class Table:
         read = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
         self.columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, read, strict=True))
         self.first_lines, self.end_lines = first_lines, end_lines
-        self.rows_by_kind = _group_rows(self.columns["kind"])
+        self.rows_by_kind = group_values(zip(self.columns["kind"], range(len(rows)), strict=True))
         """The rows of each kind, in the order of the first one."""
-        self._made: dict[int, Path] = {}
-        """By row: the same path whenever it is asked for."""
+        self._made: dict[int, Path] = {}  # by row: the same path whenever it is asked for
         self._by_communicator: dict[str, list[int]] = {}
         self._selections: dict[tuple[PathKind, ...], Selection] = {}
         """All paths of some kinds: many rules ask for the same."""
@@ -69,21 +70,12 @@ class Table:
     def rows_in(self, communicator: str) -> Sequence[int]:
         """Return the rows with connections in a communicator."""
         if not self._by_communicator:
-            for row, names in enumerate(self.columns["communicators"]):
-                for name in names:
-                    self._by_communicator.setdefault(name, []).append(row)
+            column = enumerate(self.columns["communicators"])
+            self._by_communicator = group_values((name, row) for row, names in column for name in names)
         return self._by_communicator.get(communicator, ())
 
 
-def _group_rows(kinds: Iterable[PathKind]) -> dict[PathKind, list[int]]:
-    by_kind: dict[PathKind, list[int]] = {}
-    for row, kind in enumerate(kinds):
-        by_kind.setdefault(kind, []).append(row)
-    return by_kind
-
-
-Column = str | Callable[[PathKind], Hashable]
-"""A column by its name, or something that the kinds of paths have."""
+Column = str | Callable[[PathKind], Hashable]  # a column by its name, or something that the kinds of paths have
 
 
 class Selection(Sequence[Path]):
@@ -137,7 +129,7 @@ class Selection(Sequence[Path]):
         """Return the kinds of these paths, and how many there are of each."""
         if self._kinds is not None:
             return [(kind, len(self.table.rows_by_kind[kind])) for kind in self._kinds]
-        return [(kind, len(rows)) for kind, rows in _group_rows(self._column_values("kind")).items()]
+        return list(Counter(self._column_values("kind")).items())
 
     @property
     def kinds(self) -> list[PathKind]:

@@ -8,10 +8,8 @@ from pathlib import Path
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.times import moment
 
-_RECENT = 86_400
-"""Seconds; the age of a line that is older says nothing of a job that runs."""
-_NEAR = 300
-"""Seconds between the last line of a file and its last change, where nobody copied it."""
+_RECENT = 86_400  # seconds; the age of a line that is older says nothing of a job that runs
+_NEAR = 300  # seconds between the last line of a file and its last change, where nobody copied it
 
 
 def file_age(job: Job) -> float | None:

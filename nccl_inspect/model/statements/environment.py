@@ -12,8 +12,7 @@ from nccl_inspect.model.statements.index import Line, StatementLine, Statements,
 from nccl_inspect.model.versions import find_related, order
 from nccl_inspect.util import secrets
 
-MAX_EVIDENCE = 8
-"""Lines kept to support one statement, however many processes made it."""
+MAX_EVIDENCE = 8  # lines kept to support one statement, however many processes made it
 
 
 def is_echoed(name: str, releases: Iterable[str]) -> bool:
@@ -51,9 +50,7 @@ def settings(
                 name=name,
                 value=secrets.mask_value(name, value),
                 source=first.origin if isinstance(first, EnvSetting) else "",
-                ranks=None
-                if len(lines) == len(processes)
-                else sorted({rank for owner in owners for rank in ranks[owner]}),
+                ranks=sorted({rank for one in owners for rank in ranks[one]}) if len(lines) < len(processes) else None,
                 hosts=list(dict.fromkeys(owner.host for owner in owners)),
                 processes=owners,
                 evidence=[statement.line(line) for statement in quoted],

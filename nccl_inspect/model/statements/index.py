@@ -11,31 +11,27 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Note, Step
-from nccl_inspect.model.fold.process_log import ProcessLog, Wording
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, Wording
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
-Line = Callable[[int, Origin, str, str], Evidence]
-"""Makes evidence of (place, origin, level, message)."""
+Line = Callable[[int, Origin, str, str], Evidence]  # makes evidence of (place, origin, level, message)
 
 
 @record
 class Statement(Record):
     """A text at one place of NCCL's source, and by columns who stated it, in the order of the log."""
 
-    event: Event | None
-    """None for a WARN that no production knows."""
+    event: Event | None  # None for a WARN that no production knows
     level: str
     message: bytes
     location: str | None
     processes: list[Process] = field(default_factory=list)
-    origins: Sequence[Origin] = field(default_factory=list)
-    """Of the first line of each process, as is the next."""
+    origins: Sequence[Origin] = field(default_factory=list)  # of the first line of each process, as is the next
     places: list[int] = field(default_factory=list)
-    lasts: list[int] = field(default_factory=list)
-    """Of the last line."""
+    lasts: list[int] = field(default_factory=list)  # of the last line
     counts: list[int] = field(default_factory=list)
 
     def line(self, row: int, line: Line) -> Evidence:
@@ -47,8 +43,7 @@ class StatementLine(NamedTuple):
     """A line of a process that is a statement."""
 
     place: int
-    row: int
-    """Of its process."""
+    row: int  # of its process
     statement: Statement
 
     @property
@@ -102,10 +97,11 @@ class Statements:
 
 def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementLine]]:
     """Return statements by process, those of a process in the order of their first lines."""
-    processes: dict[Process, list[StatementLine]] = {}
-    for statement in statements:
-        for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True)):
-            processes.setdefault(process, []).append(StatementLine(place, row, statement))
+    processes = group_values(
+        (process, StatementLine(place, row, statement))
+        for statement in statements
+        for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True))
+    )
     for lines in processes.values():
         lines.sort(key=attrgetter("place"))
     return processes

@@ -15,8 +15,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.model import job
 
-_WIDTH = 400
-"""Bytes that are shown of such a line."""
+_WIDTH = 400  # bytes that are shown of such a line
 
 
 def end_text(line: bytes, wrapped: bool) -> bytes | None:
@@ -38,8 +37,7 @@ def is_shutting_down(event: Event | None) -> bool:
     return isinstance(event, CudaFailure) and (event.code == _SHUTTING_DOWN or event.error == "driver shutting down")
 
 
-_SHUTTING_DOWN = 4
-"""cudaErrorCudartUnloading, CUDA_ERROR_DEINITIALIZED."""
+_SHUTTING_DOWN = 4  # cudaErrorCudartUnloading, CUDA_ERROR_DEINITIALIZED
 
 
 TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"

@@ -22,10 +22,8 @@ _BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 class Shown(Frozen):
     """Holds what it printed."""
 
-    lines: Mapping[str, Notice] = field(default_factory=dict)
-    """By the text after the labels."""
-    proven: bool = True
-    """Whether the text before them shows that they are of all of the job's hosts."""
+    lines: Mapping[str, Notice] = field(default_factory=dict)  # by the text after the labels
+    proven: bool = True  # whether the text before them shows that they are of all of the job's hosts
 
 
 def on_hosts(job: Job, role: str) -> Shown:

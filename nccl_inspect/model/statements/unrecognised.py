@@ -11,8 +11,8 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
-from nccl_inspect.model.fold.fold import Fold, Note
-from nccl_inspect.model.fold.process_log import ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.process_log import Note, ProcessLog, Step, source_and_line
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.secrets import mask_secrets
@@ -30,8 +30,7 @@ _CONNECTION = compile_later(
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, events.NetworkInUse, events.NetDevices)
 """What ranks print before they complete a communicator, in every release."""
 _MAX_TEMPLATES = 1000
-_SMALL = 1 << 20
-"""Bytes of a log of which all statements may be looked at."""
+_SMALL = 1 << 20  # bytes of a log of which all statements may be looked at
 _CUT_SHAPES, _CUT_BEGINNINGS = 4, 2
 """Lines of this many shapes, or beginnings of messages, are not equally long, and longer than all others, by chance."""
 
@@ -56,11 +55,7 @@ def torn(fold: Fold | Share) -> list[Note]:
 
 def cut_widths(fold: Fold) -> dict[str, int]:
     """Return the length of the lines of each source in which none is longer, because all were cut there."""
-
-    def is_beginning(message: bytes) -> bool:
-        """Return whether a message is the beginning of one that the grammar knows."""
-        return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
-
+    grammar = engine.load_grammar()
     notes = list(fold.unrecognised.values())
     unknown = set(map(id, notes))
     if notes and sum(source.bytes for source in fold.sources) <= _SMALL:
@@ -76,7 +71,12 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         for source, length in longest.items()
         for at in [by_source[source][length]]
         if len({template(decode(note.message)) for note in at}) >= _CUT_SHAPES
-        or sum(is_beginning(note.message) for note in at if id(note) in unknown) >= _CUT_BEGINNINGS
+        or sum(
+            any(production.is_cut(note.message) for production in grammar.beginnings(note.message))
+            for note in at
+            if id(note) in unknown
+        )
+        >= _CUT_BEGINNINGS
     }
     return {fold.sources[source].name: length for source, length in longest.items() if length in proved}
 
