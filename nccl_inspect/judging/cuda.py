@@ -186,3 +186,26 @@ def make_cuda_hit(facts: Facts, failed: list[Failure], known: Mapping[str, objec
     # PyTorch's exceptions with the same errors need no explanation of their own.
     retold = [one for one in facts.notices("torch/cuda-error") if value(one, "error") in {one.error for one in failed}]
     return Hit([failure.notice for failure in failed], named, explains=retold)
+
+
+def find_unshared(facts: Facts) -> list[Notice]:
+    """Return CUDA's refusals to export, open or map the memory of another GPU."""
+    peers = facts.notices("nccl/p2p-peer-access-failed")
+    of_p2p = (failure for failure in failures(facts) if str(failure.file).endswith("transport/p2p.cc"))
+    return [
+        *(notice for notice in failed_calls(facts, "transport/p2p.cc") if code_of(notice) in NOT_SHARED),
+        *(failure.notice for failure in of_p2p if failure.code in NOT_SHARED and is_hip(failure.notice)),
+        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
+        *(notice for notice in peers if value(notice, "code") != PEERS_EXHAUSTED),
+    ]
+
+
+_OTHERS = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
+"""Errors that rules of their own report, wherever they occur: memory, a fabric that is not up, hardware, and the start
+of CUDA."""
+
+
+def is_of_fabric(failure: Failure) -> bool:
+    """Return whether a multicast call failed with an error that no other rule handles."""
+    is_unclaimed = failure.code not in (None, *_OTHERS) and not knows(failure.code, "kernel")
+    return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -172,15 +172,8 @@ class Fallback(Frozen):
     """Lines that report no card, or no library to look for one."""
     ranks: set[int]
     hosts: set[str]
-    is_spread: bool
-    """Whether the job is known to span hosts."""
-    is_near: bool
-    """Whether the log shows connections, all of them within one host."""
-
-    @property
-    def may_be_idle(self) -> bool:
-        """Return whether no traffic in the log leaves the host, and no line shows another host."""
-        return self.is_near and not self.is_spread
+    may_be_idle: bool
+    """Whether no traffic in the log leaves the host, and no line shows another host."""
 
 
 @once
@@ -205,14 +198,8 @@ def fallback(facts: Facts) -> Fallback | None:
     if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
         return None
     notices = [*over_tcp, *missing]
-    return Fallback(
-        stated,
-        first_evidence(missing),
-        ranks_in(notices),
-        hosts_in(notices),
-        facts.spans_hosts(),
-        is_near=bool(facts.paths("intra")),
-    )
+    may_be_idle = bool(facts.paths("intra")) and not facts.spans_hosts()
+    return Fallback(stated, first_evidence(missing), ranks_in(notices), hosts_in(notices), may_be_idle)
 
 
 def failed_plugins(facts: Facts) -> list[Notice]:
@@ -328,7 +315,7 @@ def sought_plugin(facts: Facts) -> list[Notice]:
 
 
 def plugins_off(facts: Facts) -> list[Setting]:
-    """Settings that keep NCCL from external network plugins."""
+    """Return the settings that keep NCCL from external network plugins."""
     return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
 
 
@@ -357,13 +344,9 @@ def lacking_verbs(facts: Facts) -> list[Notice]:
     return [notice for notice in notices if "libibverbs" in str(value(notice, "library"))]
 
 
-_DIES = "2.28."
-"""This release calls a plugin whose initialization failed; other releases continue without it."""
-
-
 def dies_silently(facts: Facts) -> bool:
-    """Return whether the release is known to die without a message if the plugin's initialization fails."""
-    return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
+    """Return whether the release dies if a plugin's initialization fails: 2.28 calls it all the same."""
+    return any(version.startswith("2.28.") for version in facts.job.nccl_versions)
 
 
 NETWORK_TYPES = {3: "Socket", 4: "IB"}
@@ -429,12 +412,6 @@ def google_daemon(paths: Selection) -> str | None:
 def google_plugin_works(facts: Facts) -> bool:
     """Return whether ranks are connected over a plugin of Google."""
     return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
-
-
-def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
-    """Return reports that TCPXO's plugin ends its process for one of these reasons: parts of its code and text."""
-    ends = facts.notices("tcpxo/fastrak-init-failed")
-    return [notice for notice in ends if any(text in str(value(notice, "status")) for text in reasons)]
 
 
 _WORDS = {

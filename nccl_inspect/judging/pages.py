@@ -99,7 +99,6 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference
@@ -146,7 +145,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "plugin": lambda facts, _, words: facts.plugin(*words),
     "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
     "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
-    "unshared": lambda facts, *_: find_unshared(facts),
+    "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
@@ -170,7 +169,6 @@ CONDITIONS: dict[str, Condition] = {
         not facts.job.failed and bool(facts.job.paths or any(comm.completed for comm in facts.job.communicators))
     ),
     "connected": lambda facts, *_: bool(facts.job.paths),
-    "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
@@ -185,9 +183,8 @@ CONDITIONS: dict[str, Condition] = {
     "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
-    "gdr": lambda facts, *_: _is_direct(facts),
-    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not _is_direct(facts),
-    "works": lambda facts, _, nets: not facts.job.failed and CONDITIONS["net"](facts, _, nets),
+    "gdr": lambda facts, *_: any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
+    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not CONDITIONS["gdr"](facts, [], []),
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
@@ -218,11 +215,11 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, ``unconnected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
+initialization), ``connected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
 models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
 later or ``printed`` a line, with the ``timeout`` of a collective.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
-over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without
+over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or only without
 (``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
 whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
 whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
@@ -282,10 +279,6 @@ def _is_running(facts: Facts) -> bool:
     states = {comm.state for comm in usage.used_communicators(facts.job)}
     failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
     return bool(states) and states <= {"connected", "destroyed"} and not failed
-
-
-def _is_direct(facts: Facts) -> bool:
-    return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
 def _says(one: Thing, texts: str) -> bool:

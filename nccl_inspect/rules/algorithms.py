@@ -10,7 +10,6 @@ from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
 from nccl_inspect.judging.networks import efa_hints, is_google_network, may_be_google_network
-from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
@@ -288,7 +287,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
 
     Also a log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc).
     """
-    calls = [failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)]
+    calls = [failure.notice for failure in cuda.failures(facts) if cuda.is_of_fabric(failure)]
     failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
     given_up = facts.notices("nccl/nvls-bind-given-up")
     if notices := [*failed, *given_up]:

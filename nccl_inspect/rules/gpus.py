@@ -13,7 +13,6 @@ from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
@@ -105,7 +104,7 @@ def _is_of_connect(failure: cuda.Failure) -> bool:
     if file.endswith("transport/shm.cc"):
         return code not in cuda.NO_HOST_MEMORY
     if file.endswith("transport/nvls.cc"):
-        return not is_of_fabric(failure)
+        return not cuda.is_of_fabric(failure)
     return code not in AT_START or file.startswith(_CONNECT)
 
 

@@ -14,7 +14,6 @@ from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, match, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.remedies import COMMENT, look_up
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
@@ -40,7 +39,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     """
     isolated: set[str | None] = set(facts.job.isolated_hosts)
     named: dict[str, object] = {"source": SHM.link}
-    failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
+    failed = [notice for notice in cuda.find_unshared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
         ranks = ranks_in(failed)

@@ -15,18 +15,52 @@ from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings,
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
-from nccl_inspect.judging.peer_to_peer import (
-    disabling_settings,
-    has_no_pairs,
-    limiting_levels,
-    local_over_net,
-)
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.model.job import Selection
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
 from nccl_inspect.util.wording import fold_names, some_names
+
+_LEVELS_WITHOUT_P2P = {"LOC", "0"}
+
+
+_ALLOWED_BY = {
+    **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
+    **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
+}
+"""Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
+
+
+def disabling_settings(facts: Facts) -> list[Setting]:
+    """Return the settings that disable P2P altogether."""
+    return [
+        one
+        for one in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+        if (one.value.upper() in _LEVELS_WITHOUT_P2P if one.name == "NCCL_P2P_LEVEL" else one.value not in ("0", ""))
+    ]
+
+
+def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
+    """Return the levels that may keep these pairs from P2P that NCCL would otherwise use."""
+    on_nvlink = bool(facts.platform and facts.platform.nvlink)
+    kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
+    levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
+    return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
+
+
+def has_no_pairs(facts: Facts) -> bool:
+    """Return whether the log shows that each host has one rank."""
+    comms = facts.job.communicators
+    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
+
+
+def local_over_net(facts: Facts) -> Selection:
+    """Pairs of one host that use only the network, and are identified by more than the order of use."""
+    return facts.paths("intra", "NET").where(
+        lambda kind: not kind.guessed and not any(also.transport == "P2P" for also in kind.also)
+    )
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:

@@ -47,7 +47,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
             named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
             yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
-        elif tcp and verbs and not tcp.is_near:
+        elif tcp and verbs and not facts.paths("intra"):
             shown = [*missing[:2], *verbs[:1]]
             yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
 
@@ -379,7 +379,7 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
     signs = first_evidence(notices) + evidence_of_settings(requests, 1)
     if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
         return
-    in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
+    in_ec2 = facts.spans_hosts() and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
     if not points_at_efa and (not in_ec2 or networks.settings_without_ib(facts)):
@@ -429,7 +429,9 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
     """
     own = facts.with_role("daemon-ends")
-    gone = [*facts.with_role("daemon-gone"), *networks.find_aborts(facts, *_ABORTS_OF_WAITS)]
+    aborted = [(one, str(value(one, "status"))) for one in facts.notices(_ABORTED)]
+    aborted = [(one, status) for one, status in aborted if any(text in status for text in _ABORTS_OF_WAITS)]
+    gone = [*facts.with_role("daemon-gone"), *(one for one, _ in aborted)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
