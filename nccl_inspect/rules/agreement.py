@@ -127,10 +127,6 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
     return [setting] if others else []
 
 
-_OUTSIDE = ("environment", "unknown")
-"""Sources of a variable that a pod or script may have set; a plugin and nccl.conf are others."""
-
-
 class Source(NamedTuple):
     """A file, a place in it that sets a variable, and how to remove that."""
 
@@ -205,7 +201,9 @@ def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
     lines = {(line.source, line.line) for line in effect.evidence}
     for setting in facts.job.environment:
         shown = any((line.source, line.line) in lines for line in setting.evidence)
-        if setting.source in _OUTSIDE and (shown or setting.name in effect.summary or setting.name in effect.cause):
+        if setting.source in ("environment", "unknown") and (
+            shown or setting.name in effect.summary or setting.name in effect.cause
+        ):
             yield setting
 
 
@@ -230,10 +228,6 @@ def setting_invalid(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors, {"numbers": numbers, "corrected": " ".join(f"{name}=<number>" for name in names)})
 
 
-_STRANGE = ("rank-misfit", "stranger", "garbled-address")
-"""Roles of errors from processes that misread a message of another release."""
-
-
 def version_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
     if hit := next(_mismatch(facts), None):
@@ -244,7 +238,9 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked, strange = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE)
+    checked = facts.notices("nccl/version-mismatch")
+    # Processes that misread a message of another release.
+    strange = facts.with_role("rank-misfit", "stranger", "garbled-address")
     printed = _printed_releases(facts)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
@@ -253,7 +249,10 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
             return
     by_process = printed | (_infer_releases(facts, set(printed)) if strange and printed else {})
     ranks = _releases_by_check(checked)
-    bare = _without_process(facts) if strange and not is_connected(facts) else set()
+    is_bare = strange and not is_connected(facts) and not facts.job.earlier_runs
+    # Lines without a prefix, which rank 0 of each communicator prints up to 2.22.
+    loose = [one for one in facts.with_event(NcclVersion) if not one.hosts] if is_bare else []
+    bare = set(filter(None, map(_whole_release, loose)))
     releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
@@ -297,12 +296,6 @@ def _printed_releases(facts: Facts) -> dict[Process, str]:
         for process in notice.processes
         if process.host
     }
-
-
-def _without_process(facts: Facts) -> set[str]:
-    """Return the releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
-    bare = [one for one in facts.with_event(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
-    return set(filter(None, map(_whole_release, bare)))
 
 
 def _whole_release(notice: Notice) -> str:

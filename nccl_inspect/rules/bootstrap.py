@@ -30,10 +30,6 @@ from nccl_inspect.judging.transfers import hosts_by_address
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
-_START = 5
-"""Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
-
-
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
 
@@ -48,7 +44,8 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     if not (notices := failed or ([] if has_built_communicator(facts) else again)):
         return
     is_over = bool(failed or facts.job.ended_by)
-    is_late = any(int(value(one, "attempt") or _START + 1) > _START for one in again)
+    # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
+    is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)
     chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
     words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
     families = {
@@ -222,7 +219,15 @@ _CALLERS = ("init.", "group.", "enqueue.", "collectives.")
 def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
     is_built = has_built_communicator(facts)
-    if errors := _find_bootstrap_errors(facts, is_built=is_built):
+    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
+    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
+    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
+    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
+    # For mixed-networks and bootstrap-no-interface.
+    judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
+    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
+    if errors := [notice for notice in errors if id(notice) not in judged]:
         named = {
             "working": is_built and not facts.job.failed,
             "other family": networks.NO_FAMILY in error_of(errors[0]),
@@ -230,18 +235,6 @@ def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors, named, ranks=ranks_concerned(facts, errors, "rank"))
     elif not is_built and (frames := _find_frames(facts)):
         yield Hit(frames, {"frame": frames[-1].message.partition(" ->")[0]})
-
-
-def _find_bootstrap_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
-    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
-    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
-    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
-    # For mixed-networks and bootstrap-no-interface.
-    judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
-    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
-    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
-    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
-    return [notice for notice in errors if id(notice) not in judged]
 
 
 def _find_frames(facts: Facts) -> list[Notice]:
@@ -276,14 +269,11 @@ _AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-
 """While NCCL is up, these follow from an end that may not be in this log."""
 
 
-_RAISED = "DistNetworkError: "
-"""Where PyTorch gave up, and no longer tries again."""
-
-
 def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
-    errors += [one for one in facts.notices("torch/store-name-unresolved") if _RAISED in one.message and not errors]
+    if not errors:  # where PyTorch gave up, and no longer tries again
+        errors = [one for one in facts.notices("torch/store-name-unresolved") if "DistNetworkError: " in one.message]
     waits = facts.notices(*_STORE_WAITS) if not errors and not facts.job.last_lines else []
     if is_still(facts, waits):
         yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)

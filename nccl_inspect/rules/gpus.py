@@ -83,7 +83,6 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
     return failed
 
 
-_CONNECT = ("transport", "proxy", "channel")
 _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
@@ -105,7 +104,7 @@ def _is_of_connect(failure: cuda.Failure) -> bool:
         return code not in cuda.NO_HOST_MEMORY
     if file.endswith("transport/nvls.cc"):
         return not cuda.is_of_fabric(failure)
-    return code not in AT_START or file.startswith(_CONNECT)
+    return code not in AT_START or file.startswith(("transport", "proxy", "channel"))
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
@@ -152,8 +151,6 @@ def _code(notice: Notice) -> int | None:
 
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
 """With these, several ranks may share a GPU, or host names do not identify hosts."""
-_DISTINGUISHES_MIG = (2, 30)
-"""The first release that distinguishes MIG instances and supports ranks that share a GPU."""
 
 
 def duplicate_gpu(facts: Facts) -> Iterator[Hit]:
@@ -176,8 +173,8 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
 
     If NCCL built the communicator, there is no conflict: two machines have the same name.
     """
-    if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
-        return
+    if facts.enabled_settings(*_SHARING) or any(order(text) >= (2, 30) for text in facts.job.nccl_versions):
+        return  # 2.30 and later distinguish MIG instances and support ranks that share a GPU
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     chosen = [(notice.event, host) for notice in facts.with_event(BootstrapInterface) for host in notice.hosts]
     addresses = group_sets(
@@ -362,8 +359,6 @@ _FAULT = compile_later(
 )
 """A fault or a difference between ranks, not a check that could not be made."""
 _DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
-_MOST_RANKS = 1 << 17
-"""Ranks of a range that may be one of a job."""
 
 
 def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
@@ -379,12 +374,10 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
         parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
-        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[:_MOST_RANKS])}
+        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[: 1 << 17])}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
-_NO_KERNEL = (98, 209)
-"""Invalid device function; no kernel image is available for execution on the device."""
 _TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
 launch."""
@@ -397,7 +390,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     """Find kernels that the GPU rejects, and links that a release overlooks; an old release that works is fine."""
     crashed = [call for call in cuda.failed_calls(facts, "enqueue.cc", "init.cc") if cuda.code_of(call) == 1]
     small = facts.notices(*_TOO_SMALL)
-    refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in _NO_KERNEL]
+    refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in (98, 209)]
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform

@@ -85,10 +85,6 @@ def _are_pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-_COST = Estimate("", (cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
-"""For a whole job: 2.4 times the time."""
-
-
 def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     """Find communicators with as many nodes as ranks whose paths all use the network.
 
@@ -118,6 +114,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
         members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
         yield Hit(
             named={
@@ -131,7 +128,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "net": net,
                 "fast": fast,
                 "less": compare_rates(net, fast) if net and fast else "",
-                "cost": _COST,
+                "cost": Estimate("", (cost,)),  # for a whole job: 2.4 times the time
             },
             ranks=members or paths.ends(),
             evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],

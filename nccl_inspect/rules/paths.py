@@ -22,9 +22,6 @@ from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
 from nccl_inspect.util.wording import fold_names, some_names
 
-_LEVELS_WITHOUT_P2P = {"LOC", "0"}
-
-
 _ALLOWED_BY = {
     **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
     **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
@@ -37,7 +34,7 @@ def disabling_settings(facts: Facts) -> list[Setting]:
     return [
         one
         for one in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-        if (one.value.upper() in _LEVELS_WITHOUT_P2P if one.name == "NCCL_P2P_LEVEL" else one.value not in ("0", ""))
+        if (one.value.upper() in ("LOC", "0") if one.name == "NCCL_P2P_LEVEL" else one.value not in ("0", ""))
     ]
 
 
@@ -141,13 +138,9 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_CUDA_FAILED = 1
-"""ncclUnhandledCudaError."""
-
-
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
-    propagated = propagated_errors.frames(facts, _CUDA_FAILED, "transport/shm.cc")
+    propagated = propagated_errors.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
     processes = {process for frame in propagated for process in frame.processes}
     calls = [
         *cuda.failed_calls(facts, "transport/shm.cc"),
@@ -309,10 +302,6 @@ def _find_unable(facts: Facts) -> tuple[str, str] | None:
     return (family.name, family.source) if family and not family.gdr else None
 
 
-_OTHER_PATH = order("2.23")
-"""Since then NCCL also looks for the module in /sys/module (src/transport/net_ib.cc)."""
-
-
 def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     """Find paths that stage data in host memory; before hosts connect, what NCCL or settings say of NICs and GPUs."""
     # Rings that report an edge without GPUDirect, if every edge in the log has it.
@@ -386,7 +375,8 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "nics": ", ".join(fold_names(gdr.named_nics(refused))),
         "stated by plugin": any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused),
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
-        "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),
+        # 2.23 and later also look for the module in /sys/module (src/transport/net_ib.cc).
+        "old": not facts.is_rccl() and (not releases or min(releases) < order("2.23")),
     }
     yield Hit(notices, named, settings=off, hosts=hosts_in(notices), evidence=[*off, *notices])
 
