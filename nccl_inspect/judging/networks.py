@@ -117,20 +117,13 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
 
 def included_names(setting: Setting) -> list[str]:
     """Return the names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
-    return [] if setting.value.startswith("^") else _listed_names(setting.value.removeprefix("="))
+    return [] if setting.value.startswith("^") else listed_names(setting.value)
 
 
-def allows_loopback(setting: Setting) -> bool:
-    """Return whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
-
-    NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
-    """
-    excluded = _listed_names(setting.value.removeprefix("^").removeprefix("="))
-    return setting.value.startswith("^") and not any("lo".startswith(name) for name in excluded)
-
-
-def _listed_names(text: str) -> list[str]:
-    return [name for part in text.split(",") if (name := part.strip().partition(":")[0])]
+def listed_names(text: str) -> list[str]:
+    """Return the names in a list of interfaces."""
+    listed = text.removeprefix("^").removeprefix("=")
+    return [name for part in listed.split(",") if (name := part.strip().partition(":")[0])]
 
 
 def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
@@ -140,8 +133,6 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
     return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 
-_REPORTS_NO_INTERFACE = (2, 4, 8)
-"""The first release that reports a missing interface (src/bootstrap.cc)."""
 NO_FAMILY = "Address family not supported"
 
 
@@ -152,14 +143,12 @@ def without_family(facts: Facts) -> list[Notice]:
     """
     chose = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
     notices = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
-    old = not any(order(text) >= _REPORTS_NO_INTERFACE for text in facts.job.nccl_versions if "inferred" not in text)
+    # 2.4.8 and later report a missing interface (src/bootstrap.cc).
+    old = not any(order(text) >= (2, 4, 8) for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in notices if old and chose.isdisjoint(notice.processes)]
 
 
 _SOCKET = "Socket"
-_TCP_PROVIDERS = ("tcp", "sockets")
-"""Providers of libfabric that carry it over TCP."""
-_CAME_UP = ("initialised", "assigned")
 
 
 @frozen
@@ -183,7 +172,7 @@ def fallback(facts: Facts) -> Fallback | None:
         return None
     # NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc). Over Google's
     # own plugin TCP is intended.
-    came_up, providers = facts.plugin("NET", *_CAME_UP), facts.with_event(events.OfiProvider)
+    came_up, providers = facts.plugin("NET", "initialised", "assigned"), facts.with_event(events.OfiProvider)
     lists = facts.with_event(events.NetDevices)
     networks: set[str | None] = {net for comm in facts.job.communicators for net in comm.networks}
     networks |= {getattr(notice.event, "plugin", None) for notice in came_up}
@@ -209,7 +198,7 @@ def failed_plugins(facts: Facts) -> list[Notice]:
 
 def is_over_tcp(notice: Notice) -> bool:
     """Return whether aws-ofi-nccl reports that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
-    return str(getattr(notice.event, "provider", "")).partition(";")[0] in _TCP_PROVIDERS
+    return str(getattr(notice.event, "provider", "")).partition(";")[0] in ("tcp", "sockets")
 
 
 def is_of_libfabric(notice: Notice) -> bool:
@@ -352,7 +341,6 @@ def dies_silently(facts: Facts) -> bool:
 NETWORK_TYPES = {3: "Socket", 4: "IB"}
 """The network that a connection belongs to, by its first bytes (src/include/socket.h); others are for bootstrap and
 helpers."""
-_CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
 @once
@@ -363,7 +351,8 @@ def network_mismatches(facts: Facts) -> list[Notice]:
         for notice in facts.with_role("stranger")
         if {value(notice, "got_type"), value(notice, "expected_type")} == NETWORK_TYPES.keys()
     ]
-    beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
+    connecting = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
+    beside = {process for frame in frames(facts, files=connecting) for process in frame.processes}
     odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 

@@ -59,39 +59,27 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         what = "errors" if errors else "harmful"
         if not errors and agreement.is_choice and not (facts.job.failed or facts.errors(forced_ends=False)):
             what = "harmless" if joined else "harmful" if len(values) == 1 else "choice"
-        yield _find(facts, agreement, values, outliers, what, errors)
-
-
-def _find(
-    facts: Facts,
-    agreement: Agreement,
-    values: list[Setting],
-    outliers: list[Setting],
-    what: str,
-    errors: list[Notice],
-) -> Hit:
-    alone = values if len(values) == 1 else []
-    others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
-    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
-    named = {
-        "variable": agreement.name,
-        "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
-        "more": max(len(values) - _SHOWN, 0),
-        "alone": alone,
-        "names": " ".join(alone[0].names) if alone else "",
-        "owners": owners(alone[0]) if alone else "",
-        "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
-        "others": others,
-        "effect": agreement.effect if errors else "",
-    }
-    lines = evidence_of_settings(values[:_SHOWN])
-    return Hit(
-        [],
-        named | {what: True},
-        ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
-        hosts={host for setting in outliers for host in setting.hosts},
-        evidence=[*lines[:3], *errors[:2]] if errors else lines,
-    )
+        alone = values if len(values) == 1 else []
+        others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
+        named = {
+            "variable": agreement.name,
+            "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
+            "more": max(len(values) - _SHOWN, 0),
+            "alone": alone,
+            "names": " ".join(alone[0].names) if alone else "",
+            "owners": owners(alone[0]) if alone else "",
+            "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
+            "others": others,
+            "effect": agreement.effect if errors else "",
+            what: True,
+        }
+        lines = evidence_of_settings(values[:_SHOWN])
+        yield Hit(
+            named=named,
+            ranks=others if alone and 0 < len(others) < len(odd) else odd,
+            hosts={host for setting in outliers for host in setting.hosts},
+            evidence=[*lines[:3], *errors[:2]] if errors else lines,
+        )
 
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:

@@ -25,7 +25,11 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
         yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *facts.user_settings("NCCL_PROTO")])
         return
     settings = facts.user_settings(*_CHOICES, "NCCL_NTHREADS", "NCCL_BUFFSIZE")
-    if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
+    # What aws-ofi-nccl may have set, in a process whose log does not show the plugin's start.
+    started = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
+    simple = [one for one in settings if (one.name, one.value) == ("NCCL_PROTO", "simple")]
+    may_be = "Libfabric" in (facts.job.network.name or "Libfabric")
+    if unclear := [one for one in simple if may_be and not started.issuperset(one.processes)]:
         yield Hit(named={"unclear": unclear})
     if forced := [setting for setting in settings if setting not in unclear]:
         yield _find_override(facts, forced)
@@ -68,16 +72,6 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
         "perhaps required": is_perhaps_required,
     }
     return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
-
-
-def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
-    """Return whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
-    if (setting.name, setting.value) != ("NCCL_PROTO", "simple"):
-        return False
-    if "Libfabric" not in (facts.job.network.name or "Libfabric"):
-        return False
-    plugin_processes = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
-    return not plugin_processes.issuperset(setting.processes)
 
 
 def _leaves_only_ll(setting: Setting) -> bool:

@@ -92,8 +92,6 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
 
 _DOCKER = "172.17."
 """Docker's first bridge."""
-_SOCKETS = ("Socket", "FastSocket")
-"""Networks that use all interfaces."""
 
 
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
@@ -116,7 +114,9 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
     named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
     spans, net = facts.spans_hosts(), facts.job.network.name
-    may_use_tcp = net in _SOCKETS if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
+    may_use_tcp = (
+        net in ("Socket", "FastSocket") if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
+    )
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
     if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
         has_failed = bool(failed or ended_by)
@@ -188,7 +188,10 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
     )
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    let_in = list(filter(networks.allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
+    # NCCL excludes lo, which comes first, and docker's interfaces by default, but only if the user sets no list
+    # (src/misc/socket.cc).
+    lists = [one for one in facts.user_settings("NCCL_SOCKET_IFNAME") if one.value.startswith("^")]
+    let_in = [one for one in lists if not any(map("lo".startswith, networks.listed_names(one.value)))]
     job, is_built = facts.job, has_built_communicator(facts)
     shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
     named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
@@ -209,11 +212,6 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
 
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
 """Those on sockets; others concern shared memory, files and threads."""
-_BOOTSTRAP_FILE, _SOCKET_FILE = "bootstrap.", "socket."
-_STOPPED = 3
-"""What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc)."""
-_CALLERS = ("init.", "group.", "enqueue.", "collectives.")
-"""A frame of these files means that the error reached NCCL's caller, which reports it as well."""
 
 
 def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
@@ -242,12 +240,15 @@ def _find_frames(facts: Facts) -> list[Notice]:
     frames = facts.with_event(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
     codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
-    set_up = (_BOOTSTRAP_FILE,) if codes == {_STOPPED} else (_BOOTSTRAP_FILE, _SOCKET_FILE)
+    # What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc).
+    set_up = ("bootstrap.",) if codes == {3} else ("bootstrap.", "socket.")
+    # A frame of one of these files means that the error reached NCCL's caller, which reports it as well.
+    callers = ("init.", "group.", "enqueue.", "collectives.")
     is_judged = (
         any(notice.level == "WARN" for notice in facts.job.notices)
         or any(comm.completed for comm in facts.job.communicators)
         or facts.errors(forced_ends=False)
-        or any(file.startswith(_CALLERS) for file in files)
+        or any(file.startswith(callers) for file in files)
     )
     return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
 

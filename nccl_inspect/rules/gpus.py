@@ -34,7 +34,6 @@ GENERATIONS = (
 )
 """GPUs with the same first release of NCCL: their names, as the driver and machine types have them, and the release."""
 
-_ASSERTED = 710
 _TELLING = (500, 704, 801)
 """Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
@@ -46,7 +45,7 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     without_file = [one for one in cuda.failures(facts) if one.file is None]
     of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.knows(one.code, "means")]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == _ASSERTED else []
+        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == 710 else []
         named = {
             "PyTorch": not of_nccl,
             "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
@@ -245,13 +244,11 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
 _OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
-_CODES = (214, 220, 226)
-"""Their numbers."""
 
 
 def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
-    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
+    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in (214, 220, 226)]
     stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _text_of(n)]
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
@@ -340,14 +337,15 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
 _REQUEST = compile_later(
     r"Tried to allocate ([\d.]+) (.?)i?B.{0,20}? (?:has a total capaci?ty of|\(GPU \d+;) ([\d.]+) (.?)i?B"
 )
-_UNITS = " KMGTPE"
 
 
 def _find_excess(notice: Notice) -> dict[str, object]:
     """Return what was asked for and what the GPU has in all, where that is less."""
     if not (match := _REQUEST.search(notice.message)):
         return {}
-    sizes = [float(size) * 1024.0 ** max(_UNITS.find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))]
+    sizes = [
+        float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))
+    ]
     asked, whole = (f"{size} {unit}iB" for size, unit in (match.group(1, 2), match.group(3, 4)))
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
 
@@ -378,24 +376,19 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
-_TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
-"""NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
-launch."""
-_COUNTS_LINKS = "2.15.1"
-"""The first release that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that one end
-of a link may be missing."""
-
-
 def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     """Find kernels that the GPU rejects, and links that a release overlooks; an old release that works is fine."""
     crashed = [call for call in cuda.failed_calls(facts, "enqueue.cc", "init.cc") if cuda.code_of(call) == 1]
-    small = facts.notices(*_TOO_SMALL)
+    # Kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at launch.
+    small = facts.notices("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
     refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in (98, 209)]
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
     known = [(order(first), words, first) for name in gpus for words, names, first in GENERATIONS if names.search(name)]
-    limit, generation, first = max(known, default=(order(_COUNTS_LINKS), "", ""))
+    # 2.15.1 is the first that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that
+    # one end of a link may be missing.
+    limit, generation, first = max(known, default=(order("2.15.1"), "", ""))
     overlooked = facts.notices("nccl/topology-reverse-path")
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < limit for release in releases)

@@ -31,7 +31,11 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
     """
     attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
     unshared = [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
-    by_host = _find_addresses(facts)
+    # The interfaces in use, by host, name and address.
+    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
+    for one in listed_interfaces(facts):
+        for host in one.notice.hosts if one.address and not (one.is_of_one_machine or one.is_loopback) else ():
+            by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
@@ -59,16 +63,6 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
             hit = replace(hit, named=named | {"collision": True}, paths=local, open_paths=paths.exclude(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
         return
-
-
-def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
-    """Return the interfaces in use, by host, name and address."""
-    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
-    for one in listed_interfaces(facts):
-        if one.address and not one.is_of_one_machine and not one.is_loopback:
-            for host in one.notice.hosts:
-                by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
-    return by_host
 
 
 def _are_pids_apart(facts: Facts, host: str) -> bool:
@@ -101,14 +95,18 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     # With ranks that share a host, a communicator with one rank per host is just a data-parallel group.
     is_shared = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
     is_shared |= any((comm.local_ranks or 0) > 1 for comm in facts.job.communicators)
-    bus_ids = _bus_ids(facts)
+    bus_ids = [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
     are_machines = len(bus_ids) > 1 and len(set(bus_ids)) == 1  # no two GPUs of one have the same PCI address
     if not paths or facts.paths("intra") or is_shared or are_machines or is_apart:
         return
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
     shared = next((node for node in nodes if nodes.count(node) > 1), None)
-    index = 0 if shared else _find_high_index(facts)
+    # The highest index of a GPU: above 0, a machine has several, although each host shows only one GPU. With one bus
+    # id, all hosts may use the same GPU of a machine.
+    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
+    is_known = not shared and len(bus_ids) > 1
+    index = max((facts.gpu(*end).nvml_dev or 0 for end in ends if is_known), default=0)
     gpus = machine.gpus if machine else None
     if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
@@ -134,18 +132,6 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
             evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
-
-
-def _bus_ids(facts: Facts) -> list[str]:
-    return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
-
-
-def _find_high_index(facts: Facts) -> int:
-    """Return the highest index of a GPU: above 0, a machine has several, although each host shows only one GPU."""
-    if len(_bus_ids(facts)) < 2:
-        return 0  # all hosts may use the same GPU of a machine
-    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
-    return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:

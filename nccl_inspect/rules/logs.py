@@ -96,7 +96,10 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
+            homes = [(rank, placement.home(facts, rank)) for rank in sorted(missing)[:2]]
+            places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
+            where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
+            yield Hit(named={"missing": missing, "where": where, "file": is_file})
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unfinished")})
     elif (
@@ -118,13 +121,6 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}"})
         else:
             yield Hit(named={"end": at_end.list_possible_ends(facts)})
-
-
-def _homes(facts: Facts, missing: list[int]) -> str:
-    """Return host and GPU of the first ranks where the order of the ranks shows them."""
-    homes = [(rank, placement.home(facts, rank)) for rank in missing[:2]]
-    places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
-    return f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
 
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:

@@ -165,7 +165,6 @@ def _has_cards(cases: list[Case]) -> bool:
     return any(case.container.privileged or requests_device(case.container) for case in cases)
 
 
-_PAGES = "hugepages-2Mi"
 _NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
 _CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
@@ -178,8 +177,8 @@ def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
     shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
     cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-"))
     if touched:
-        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})])
-        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
+        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {"hugepages-2Mi": "5120Mi"})])
+        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no hugepages-2Mi") for case in cases]
         yield _hit(cases, touched, lines, steps, stated=stated)
 
 

@@ -237,7 +237,12 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
         *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
         *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
     ]
-    full = list(filter(_is_full, facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")))
+    full = [  # no room for a file: up to 2.11 the call that creates the segment reports it
+        one
+        for one in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")
+        if error_of(one) == "No space left on device"
+        and (value(one, "size") is not None or "allocate" in str(value(one, "call")))
+    ]
     if failed := failed or full:
         codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
         size = max((size for notice in failed if (size := value(notice, "size")) is not None), default=0)
@@ -250,12 +255,6 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
             "reason": full or codes,
         }
         yield Hit(failed, named, evidence=[*full, *failed])
-
-
-def _is_full(notice: Notice) -> bool:
-    """Return whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
-    allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
-    return allocates and error_of(notice) == "No space left on device"
 
 
 @once
@@ -317,8 +316,12 @@ def gdr_disabled(facts: Facts) -> Iterator[Hit]:
         if not staged.named["sure"]:
             yield replace(staged, named={**staged.named, "open": True})
         yield staged
-    elif gdr.is_undecided(facts):
-        yield from _find_signs(facts)
+    else:  # before hosts connect, or where lines are missing
+        over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
+        shown = bool(facts.inter_host_rdma_paths()) or any(kind.gdr for kind in facts.job.paths.kinds)
+        without = facts.platform is not None and facts.platform.gdr is False
+        if not (shown or over_tcp or without or networks.is_on_one_host(facts)):
+            yield from _find_signs(facts)
 
 
 def _find_staged(facts: Facts, paths: Selection) -> Hit:
