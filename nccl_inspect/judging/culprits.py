@@ -336,16 +336,12 @@ class _Pool:
         return self._order[kind], side is not None, name
 
 
-_OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
-_OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
-"""The preference among traits that explain the same. A rank reports its own fault, and names its NIC."""
 _OF_MESSAGES = frozenset(("nic", "rail"))
 """Kinds that only the complaining ranks name."""
 _STEERS = compile_later(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
 """Variables that select connections; others that only some ranks print may be effects of their connections."""
-_TCP = ("Socket", "FastSocket")
 
 
 def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fault: Callable[[Finding], bool]) -> None:
@@ -381,7 +377,9 @@ class _Case(Frozen):
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
-    order = _OF_PATHS if case.scene.noun in ("path", "end") else _OF_RANKS
+    # The preference among traits that explain the same; a rank reports its own fault, and names its NIC.
+    first = ("host", "nic", "gpu", "rank") if case.scene.noun in ("path", "end") else ("nic", "host", "rank", "gpu")
+    order = (*first, "rail", "communicator", "setting", "version")
     explanation = explain(case.group, case.traits.known, order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
@@ -448,7 +446,7 @@ def _slowness(kind: PathKind) -> int:
     """Return the order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
-    return 4 if kind.net in _TCP else 2 if kind.gdr is True else 3
+    return 4 if kind.net in ("Socket", "FastSocket") else 2 if kind.gdr is True else 3
 
 
 def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[tuple[str, str]]]) -> _Case:

@@ -13,8 +13,6 @@ from nccl_inspect.util.patterns import compile_later
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
-_SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
-"""Values that disable it."""
 _WITHOUT = compile_later(r"roce(?:P2)?p1s0f[01]")
 """The NICs of DGX Spark (GB10) as Linux names them: that machine has no GPUDirect RDMA."""
 _MAYBE_WITHOUT = compile_later(r"(?:rdmap|efa_).*")
@@ -42,7 +40,8 @@ def settings_without_gdr(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
     if not (facts.with_event(OfiProvider) or card_lists(facts) or facts.inter_host_rdma_paths()):
         return []
-    return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
+    off = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
+    return [one for one in facts.job.environment if one.value.upper() in off.get(one.name, ())]
 
 
 def is_sure(notices: Iterable[Notice]) -> bool:

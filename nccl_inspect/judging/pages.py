@@ -101,7 +101,7 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_values
@@ -333,13 +333,6 @@ def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
     return bool(value_of(hit, name)) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
-
-
-def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
-    """Return the sources of the figures that a text quotes."""
-    quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
-    estimates = [one.references for one in quoted if isinstance(one, Estimate)]
-    return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
 
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
@@ -649,7 +642,10 @@ class _Page:
 
             found |= workloads.describe_effects(facts, hit, found["confirm"])
         else:
-            found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
+            quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(says["impact"][0], hit))]
+            rates = [one.reference for one in quoted if isinstance(one, Rate)]
+            estimates = chain.from_iterable(one.references for one in quoted if isinstance(one, Estimate))
+            found["impact"] = Estimate(text["impact"], (*rates, *estimates))
         return self.rule.finding(
             text["summary"],
             cause=text["cause"],

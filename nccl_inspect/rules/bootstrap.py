@@ -255,10 +255,7 @@ def _find_frames(facts: Facts) -> list[Notice]:
 
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
-_STORE_WAITS = ("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
 _JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
-_MOST_RANKS = 1 << 17
-"""Ranks that may be those of a job."""
 _STORE_ERRORS = (
     "torch/store-listen-failed",
     _JOIN,
@@ -275,7 +272,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors:  # where PyTorch gave up, and no longer tries again
         errors = [one for one in facts.notices("torch/store-name-unresolved") if "DistNetworkError: " in one.message]
-    waits = facts.notices(*_STORE_WAITS) if not errors and not facts.job.last_lines else []
+    waits = facts.notices("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
+    waits = waits if not errors and not facts.job.last_lines else []
     if is_still(facts, waits):
         yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
@@ -331,7 +329,7 @@ def _find_missing(errors: list[Notice], ranks: set[int]) -> set[int]:
     came = complaining | {0 for error in counted if error.production == _JOIN}
     present = max((int(value(error, "present")) for error in counted), default=0)
     expected = max((int(value(error, "expected")) for error in counted), default=0)
-    if not (counted and complaining) or len(came) != present or expected > _MOST_RANKS:
+    if not (counted and complaining) or len(came) != present or expected > 1 << 17:  # more than a job has
         return set()
     return set(range(expected)) - came
 

@@ -199,7 +199,6 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             return
 
 
-_TRUE = 1
 _STATES = {
     0: "bandwidth is degraded",
     2: "routes are being updated",
@@ -207,8 +206,6 @@ _STATES = {
     6: "accesses timed out",
 }
 """The lowest of two bits each: 1 is yes, 2 no, 0 not supported (ctrl2080gpu.h of NVIDIA/open-gpu-kernel-modules)."""
-_CONFIGURATION = 8
-"""The lowest of four bits."""
 _WRONG = {
     2: "the system GUID is wrong",
     3: "the serial number of the chassis is wrong",
@@ -226,15 +223,15 @@ def gpu_degraded(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors)
     stated = ((notice, str(value(notice, "health"))) for notice in facts.notices("nccl/mnnvl-fabric"))
     masks = [(notice, int(mask, 16)) for notice, mask in stated if mask.startswith("0x")]
-    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == _TRUE]:
+    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == 1]:
         faults = dict.fromkeys(fault for _, mask in sick for fault in decode_health(mask))
         yield Hit([notice for notice, _ in sick], {"faults": list(faults), "mask": value(sick[0][0], "health")})
 
 
 def decode_health(mask: int) -> list[str]:
     """Return what a health mask says is wrong; nothing where all is well, or not reported."""
-    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == _TRUE]
-    configuration = mask >> _CONFIGURATION & 15
+    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == 1]
+    configuration = mask >> 8 & 15
     return [*faults, _WRONG[configuration]] if configuration in _WRONG else faults
 
 
@@ -264,7 +261,12 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_proved = not stated and "certain" in surely
     hurt = [error for error in facts.errors(forced_ends=False) if not any(error is line for line in kernel)]
     is_over = facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer")
-    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not is_over
+    # Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank.
+    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
+    pids = {str(last.process.pid) for last in facts.job.last_lines}
+    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
+    is_explained = bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
+    is_unrelated = surely == {"possible"} or is_explained or not is_over
     named = {
         "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
@@ -278,14 +280,6 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
     effects = [] if named["old"] else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
     yield Hit([*notices, *effects], named, ranks=ranks, hosts=hosts, evidence=[*notices, *effects])
-
-
-def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
-    """Return whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
-    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
-    pids = {str(last.process.pid) for last in facts.job.last_lines}
-    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
-    return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
 
 
 def _text_of(notice: Notice) -> str:

@@ -10,12 +10,6 @@ from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
-_TO_THE_PEER = (
-    *("Invalid argument", "No data available"),
-    *("Connection timed out", "No route to host", "Network is unreachable"),
-)
-"""Errors of modify_qp; the second is that of an empty row of the GID table."""
-
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
@@ -74,11 +68,13 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
 def _find_unconnected(facts: Facts) -> list[Notice]:
     """Return the queue pairs that a NIC refuses to connect to their peer."""
     calls = facts.notices("nccl/ib-call-failed")
+    # The second is the error of an empty row of the GID table.
+    errors = ("Invalid argument", "No data available", "Connection timed out", "No route to host")
     return [
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
+        and str(value(notice, "error")).startswith((*errors, "Network is unreachable"))  # markup may follow
         and value(notice, "to_state") in (None, "RTR")
         and value(notice, "local_gid") != "N/A"
     ]

@@ -9,7 +9,7 @@ from operator import eq
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
@@ -198,7 +198,11 @@ def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
         return  # NVLink connects these nodes
     sizes = facts.with_role("parallel-sizes")
     size, *others = {int(value(notice, "tp") or 0) for notice in sizes} or {0}
-    local, world = _ranks_of_a_node(facts), facts.job.world_size or 0
+    local, world = None, facts.job.world_size or 0
+    for comm in (one for one in facts.job.communicators if one.id == "world"):
+        local = comm.local_ranks
+        if local is None and len(comm.started) == comm.nranks:  # else ranks may be missing from the log
+            local = max(len(host.ranks) for host in facts.job.hosts)
     if not others and local is not None and facts.spans_hosts() and local < size <= world:
         groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
         yield _hit(facts, groups, {"size": size, "local": local}, first_evidence(sizes))
@@ -230,30 +234,14 @@ def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
     """Return the communicators of process groups with a tensor-parallel name, with lines that name them."""
     members: dict[str, list[Wait]] = {}
     for notice in facts.job.notices:
-        group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        event = notice.event
+        group = group_of(notice.message) if event and event.dialect == "torch" else None
         if group is not None and _IS_TP.search(group):
-            members.setdefault(group, []).append(_waiting_rank(notice, group))
+            member, rank = value(notice, "rank"), value(notice, "global_rank")
+            if isinstance(event, CollectiveTimeout):
+                member, rank = event.rank, event.global_rank
+            place = Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
+            members.setdefault(group, []).append(place)
     groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
     matched = [(comm, place) for comm, place in groups if comm is not None]
     return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
-
-
-def _waiting_rank(notice: Notice, group: str) -> Wait:
-    """Return the rank that a line of a process group names as its origin."""
-    event = notice.event
-    if isinstance(event, CollectiveTimeout):
-        member, rank = event.rank, event.global_rank
-    else:
-        values = dict(getattr(event, "values", ()))
-        member, rank = values.get("rank"), values.get("global_rank")
-    return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
-
-
-def _ranks_of_a_node(facts: Facts) -> int | None:
-    """Return the largest number of ranks on a host; None if ranks may be missing from the log."""
-    world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
-    if world is None:
-        return None
-    if world.local_ranks is not None:
-        return world.local_ranks
-    return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None

@@ -33,8 +33,6 @@ def lines_cut_off(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[shape.example for shape in cut])
 
 
-_SHARE, _NEARLY_ALL = 0.01, 0.9
-"""Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
 _TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
@@ -46,10 +44,10 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         sum(getattr(source, f"{kind}_lines") for source in facts.job.sources)
         for kind in ("damaged", "repaired", "nccl")
     )
-    if lost + repaired > lines * _SHARE:
+    if lost + repaired > lines * 0.01:  # even in torn blocks most lines are whole
         examples = facts.job.damaged
         written_into = repaired or any(_TWO.search(example.text) for example in examples)
-        alike = lost >= _NEARLY_ALL * lines and not written_into
+        alike = lost >= 0.9 * lines and not written_into
         named = {
             "torn": lost + repaired,
             "lines": f"{lines:,}",

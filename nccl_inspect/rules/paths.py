@@ -22,10 +22,7 @@ from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
 from nccl_inspect.util.wording import fold_names, some_names
 
-_ALLOWED_BY = {
-    **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
-    **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
-}
+_ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
 """Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
 
 
