@@ -31,7 +31,6 @@ NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
 NO_HOST_MEMORY = (1, 217, 801)
 """Its answers where shared host memory cannot be allocated or mapped."""
-_CUDA_ERROR = 1
 
 
 @frozen
@@ -131,7 +130,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
     file = file_of(notice) or None
     if file.endswith(".h") if file else is_hip(notice):
-        for frame in facts.with_event(ErrorCascade, lambda event: event.code == _CUDA_ERROR):
+        for frame in facts.with_event(ErrorCascade, lambda event: event.code == 1):
             caller = str(getattr(frame.event, "file", ""))
             is_above = frame.place > notice.place and not caller.endswith(".h")
             if is_above and not set(notice.processes).isdisjoint(frame.processes):
@@ -200,12 +199,9 @@ def find_unshared(facts: Facts) -> list[Notice]:
     ]
 
 
-_OTHERS = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
-"""Errors that rules of their own report, wherever they occur: memory, a fabric that is not up, hardware, and the start
-of CUDA."""
-
-
 def is_of_fabric(failure: Failure) -> bool:
     """Return whether a multicast call failed with an error that no other rule handles."""
-    is_unclaimed = failure.code not in (None, *_OTHERS) and not knows(failure.code, "kernel")
+    # Rules of their own report these: memory, a fabric that is not up, hardware, and the start of CUDA.
+    others = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
+    is_unclaimed = failure.code not in (None, *others) and not knows(failure.code, "kernel")
     return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -175,7 +175,13 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
     reasons = sorted(stated, key=attrgetter("place"))
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
-    broken = _find_broken(facts, reasons)
+    # NCCL's frames of connections that then failed, after it had chosen the plugin; the second file until 2.11. If the
+    # reason comes after the first connection, frames of other ranks may precede it.
+    is_chosen = reasons and (facts.with_event(OfiProvider) or _came_up(facts))
+    frames = propagated_errors.frames(facts, files=("transport/net.cc", "include/net.h")) if is_chosen else []
+    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
+    is_late = bool(reasons) and first is not None and reasons[0].evidence[0].order > first
+    broken = [frame for frame in frames if is_late or frame.place > reasons[0].place]
     if notices and (failed or facts.job.failed or broken or not _came_up(facts)):
         named = {"broken": broken, "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else ""}
         yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
@@ -184,19 +190,6 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
 def _came_up(facts: Facts) -> bool:
     is_named = any(comm.network not in (None, "Socket", "IB") for comm in facts.job.communicators)
     return is_named or bool(networks.libfabric_paths(facts))
-
-
-def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
-    """Find NCCL's frames of connections that then failed, after it had chosen the plugin.
-
-    If the reason comes after the first connection, frames of other ranks may precede it.
-    """
-    if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
-        return []
-    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
-    is_late = first is not None and reasons[0].evidence[0].order > first
-    broken = propagated_errors.frames(facts, files=("transport/net.cc", "include/net.h"))  # the latter until 2.11
-    return [frame for frame in broken if is_late or frame.place > reasons[0].place]
 
 
 def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
