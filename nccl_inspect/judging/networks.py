@@ -51,11 +51,6 @@ class Interface(Frozen):
     notice: Notice
 
     @property
-    def words(self) -> str:
-        """Return the interface with its address, in words."""
-        return f"{self.name} ({self.address or 'no address'})"
-
-    @property
     def is_link_local(self) -> bool:
         """Return whether its address is valid on one link only."""
         return self.address.startswith(_LINK_LOCAL)

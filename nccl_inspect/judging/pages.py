@@ -143,8 +143,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
     "plugin": lambda facts, _, words: facts.plugin(*words),
-    "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
-    "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
+    "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
+    "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
@@ -156,9 +156,10 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
-``plugin`` of a kind with one of these statuses, those that a function of :mod:`networks` or :mod:`transfers` finds,
-imports of GPU memory that failed (``unshared``), those with an ``event``, calls of ``cuda`` that failed with one of
-these codes, ``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
+``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
+failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
+those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
+of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
 (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {

@@ -137,7 +137,8 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
     lost = str(known.get("lost", ""))
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
-    notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
+    notices = [one.notice for one in used]
+    words = list_words((f"{one.name} ({one.address or 'no address'})" for one in used), limit=2)
     good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
     named = {
