@@ -201,7 +201,7 @@ class TraitCount(Frozen):
 
 @frozen
 class Explanation(Frozen):
-    """What explains the bad ones; nothing if it is empty."""
+    """Holds what explains the bad ones; nothing if it is empty."""
 
     culprits: Sequence[TraitCount] = ()
     """Best first."""
