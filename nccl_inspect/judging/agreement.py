@@ -65,9 +65,6 @@ AGREEMENTS = (
     Agreement("NCCL_IB_HCA", "network", on_host=True, is_choice=True),
 )
 """Without ``on_host``, different values on any two ranks break or slow down a communicator."""
-_SHARING = ("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc")
-"""Files of NCCL whose CUDA calls refuse what a rank with another transport sent."""
-_WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "SHM")
 
 
 def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]:
@@ -78,11 +75,13 @@ def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]
     """
     if effect != "transport":
         return [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect else []
-    failures = [(one.code in cuda.NOT_SHARED and str(one.file).endswith(_SHARING), one) for one in cuda.failures(facts)]
+    # CUDA calls in these files refuse what a rank with another transport sent.
+    files = ("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc")
+    failures = [(one.code in cuda.NOT_SHARED and str(one.file).endswith(files), one) for one in cuda.failures(facts)]
     errors = [*facts.with_role("handle-refused"), *(failure.notice for _, failure in failures)]
     if errors and all(is_ours for is_ours, _ in failures):
         return errors
-    over_p2p, over_shm = (set(facts.job.paths.where(test).distinct("src", "dst")) for test in _WAYS)
+    over_p2p, over_shm = (set(facts.paths(transport=way).distinct("src", "dst")) for way in ("P2P", "SHM"))
     ends = {rank for pair in over_p2p if pair[::-1] in over_shm and not set(ranks).isdisjoint(pair) for rank in pair}
     return [end.notice for end in process_ends(facts) if end.is_crash and end.ranks and ends.issuperset(end.ranks)]
 

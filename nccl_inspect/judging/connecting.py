@@ -13,13 +13,13 @@ REFUSED = ("Connection refused", "exceeded retries")
 """The error as printed; up to 2.23 NCCL prints the number of retries only."""
 TIMED_OUT = ("Connection timed out", "exceeded timeouts")
 NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *TIMED_OUT)
-_CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
-"""How releases until 2.4 report it, without the address."""
 
 
 def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
     """Return connections that failed for good with one of these errors, or with any if none is given."""
-    calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
+    # Releases until 2.4 report it without the address.
+    calls = facts.notices("nccl/system-call-failed", "nccl/system-call-timeout")
+    calls = [notice for notice in calls if value(notice, "call") == "connect"]
     notices = [*facts.with_role("connection-failed"), *calls]
     return [notice for notice in notices if not errors or has_error(notice, errors)]
 

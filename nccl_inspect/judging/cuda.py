@@ -31,7 +31,6 @@ NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
 NO_HOST_MEMORY = (1, 217, 801)
 """Its answers where shared host memory cannot be allocated or mapped."""
-_CUDA_ERROR = 1
 
 
 @frozen
@@ -131,7 +130,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
     file = file_of(notice) or None
     if file.endswith(".h") if file else is_hip(notice):
-        for frame in facts.with_event(ErrorCascade, lambda event: event.code == _CUDA_ERROR):
+        for frame in facts.with_event(ErrorCascade, lambda event: event.code == 1):
             caller = str(getattr(frame.event, "file", ""))
             is_above = frame.place > notice.place and not caller.endswith(".h")
             if is_above and not set(notice.processes).isdisjoint(frame.processes):
@@ -186,3 +185,23 @@ def make_cuda_hit(facts: Facts, failed: list[Failure], known: Mapping[str, objec
     # PyTorch's exceptions with the same errors need no explanation of their own.
     retold = [one for one in facts.notices("torch/cuda-error") if value(one, "error") in {one.error for one in failed}]
     return Hit([failure.notice for failure in failed], named, explains=retold)
+
+
+def find_unshared(facts: Facts) -> list[Notice]:
+    """Return CUDA's refusals to export, open or map the memory of another GPU."""
+    peers = facts.notices("nccl/p2p-peer-access-failed")
+    of_p2p = (failure for failure in failures(facts) if str(failure.file).endswith("transport/p2p.cc"))
+    return [
+        *(notice for notice in failed_calls(facts, "transport/p2p.cc") if code_of(notice) in NOT_SHARED),
+        *(failure.notice for failure in of_p2p if failure.code in NOT_SHARED and is_hip(failure.notice)),
+        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
+        *(notice for notice in peers if value(notice, "code") != PEERS_EXHAUSTED),
+    ]
+
+
+def is_of_fabric(failure: Failure) -> bool:
+    """Return whether a multicast call failed with an error that no other rule handles."""
+    # Rules of their own report these: memory, a fabric that is not up, hardware, and the start of CUDA.
+    others = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
+    is_unclaimed = failure.code not in (None, *others) and not knows(failure.code, "kernel")
+    return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -13,7 +13,6 @@ from nccl_inspect.util.wording import is_or_are, ranks_word
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
 _MOST_STEPS = 2
 """With more culprits, there is no single thing to look at first."""
-_MOST_RANKS = 8
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
 _ENDS = {"send": "start", "receive": "end", None: "start or end"}
 _TOUCH = {"send": "leave", "receive": "arrive at", None: "touch"}
@@ -119,7 +118,7 @@ def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job)
     if kind in ("rank", "rail", "communicator"):
         return f"{kind} {_whose(culprit, job)}"
     if kind in ("setting", "version"):
-        who = ranks if ranks.count(",") < _MOST_RANKS else ""
+        who = ranks if ranks.count(",") < 8 else ""
         return f"{culprit.name}{who}" if scene.noun == "rank" else f"ranks with {culprit.name}{who}"
     return culprit.name
 
@@ -179,7 +178,7 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
         return f"Start with {things}: no other host has {_either(along, 'and')}."
     if kind == "gpu":
         gpu, is_rccl = device.removeprefix("GPU "), "rccl" in job.dialects
-        if len(named) == 1 and not is_rccl and gpu.isdigit() and int(gpu) <= _MOST_GPUS:
+        if len(named) == 1 and not is_rccl and gpu.isdigit() and int(gpu) <= 16:  # else it is a bus id, as until 2.13
             look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
             return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
         return f"{'rocm-smi --showtopo' if is_rccl else 'nvidia-smi topo -m'}; dmesg -T{COMMENT}look at {things} first"
@@ -187,7 +186,8 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
         show = "ibstat" if device.startswith("mlx") else "ibv_devinfo -d"
         return f"{show} {device}; nvidia-smi topo -m{COMMENT}on {host}: look at {device} first"
     if kind == "rail" and scene.noun not in ("path", "end"):
-        return _RAIL_THAT_FAILS.format(things)
+        # For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine.
+        return f"Look at rail {things} first: its switch, its cables, the driver of that NIC on every host."
     # Ranks that report a fault of their host name it: then the steps of the rule come first.
     return _STEPS[kind].format(things) if kind in _STEPS and (kind, scene.noun) != ("host", "rank") else ""
 
@@ -201,7 +201,3 @@ _STEPS = {
     "version": "Look at {} first: run the same release on all ranks.",
 }
 """By kind."""
-_RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of that NIC on every host."
-"""For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine."""
-_MOST_GPUS = 16
-"""Of a host; a larger number is a bus id, as releases before 2.13 print it."""

@@ -169,19 +169,10 @@ MOST = 4
 """Culprits named together at most; a fault with more of them is everywhere."""
 _ALL = 0.95
 """The part of the bad ones that must be explained: a cut or torn log may hide the traits of a few."""
-_LEAST = 0.05
-"""The part of the bad ones that each of several culprits must explain."""
-_EACH = 0.8
-"""Factor on the score for each further culprit: three that fit are better than one that half fits."""
-_SOUND = 0.25
-"""The least score of an explanation."""
 _PURE, _FEW = 0.9, 4
 """The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
 _THINGS = ("host", "gpu", "nic", "rail", "rank")
 """Kinds whose culprits cover at most half: more than half is simply the job."""
-_BESIDE = ("setting", "version")
-_BESIDE_NIC = ("gpu", "rank", *_BESIDE)
-"""Kinds that add to a culprit if they coincide with it: with rails, each GPU has a NIC of its own."""
 
 
 @frozen
@@ -210,17 +201,14 @@ class TraitCount(Frozen):
 
 @frozen
 class Explanation(Frozen):
-    """An explanation."""
+    """Holds what explains the bad ones; nothing if it is empty."""
 
-    culprits: list[TraitCount]
-    """Best first; empty if nothing explains it."""
-    beside: list[TraitCount]
+    culprits: Sequence[TraitCount] = ()
+    """Best first."""
+    beside: Sequence[TraitCount] = ()
     """Traits that exactly the same ones have: the setting or version of a bad host."""
-    explained: int
+    explained: int = 0
     """How many bad ones it explains."""
-
-
-_UNEXPLAINED = Explanation([], [], 0)
 
 
 def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) -> Explanation:
@@ -231,42 +219,39 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
         order: of the kinds of traits; among those that explain the same, the first is named.
     """
     if not group.bad or not group.goods:
-        return _UNEXPLAINED
-    least = max(group.fewest, ceil(_LEAST * len(group.bad)))
+        return Explanation()
+    least = max(group.fewest, ceil(0.05 * len(group.bad)))  # of several culprits, each must explain that many
     bad = Counter(trait for having in group.bad for trait in having)
     wanted = {trait for trait, number in bad.items() if number >= least}
     good = Counter(trait for having in group.good(wanted) for trait in having)
-    counts = (TraitCount(trait, bad[trait], good[trait]) for trait in sorted(wanted))
-    pool = _Pool([count for count in counts if _is_significant(count, group)], group.bad, traits, order)
+    number, whole, telling = len(group.bad), len(group.bad) + group.goods, []
+    for count in (TraitCount(trait, bad[trait], good[trait]) for trait in sorted(wanted)):
+        # More of its bearers are bad than by chance, and some good ones lack it.
+        inside, expected = count.bad + count.good, (count.bad + count.good) * number / whole
+        is_usual = count.good == group.goods or count.bad / inside <= (number - count.bad) / (whole - inside)
+        is_many = count.bad >= _FEW and count.bad >= expected + 3 * sqrt(expected)
+        if not is_usual and (count.bad >= _PURE * inside or is_many):
+            telling.append(count)
+    pool = _Pool(telling, group.bad, traits, order)
     # One trait that explains nearly all, or several that together explain all.
     tried = (pool.find_sufficient(ceil(_ALL * len(group.bad))), pool.cover(set(range(len(group.bad))), least, MOST))
     best = max(tried, key=_worth)
     kinds = Counter(traits[count.trait].kind for count in best)
     things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
     counting = [kind for kind in kinds if kind in _THINGS and kind not in group.hidden]
-    if _worth(best) < _SOUND or any(2 * kinds[kind] > things[kind] for kind in counting):  # most are simply the job
-        return _UNEXPLAINED
+    if _worth(best) < 0.25 or any(2 * kinds[kind] > things[kind] for kind in counting):  # most are simply the job
+        return Explanation()
     explained = set[int]().union(*(pool.having[count.trait] for count in best))
     named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.sort_key(count.trait)))
     return Explanation(named, pool.beside(best, explained), len(explained))
 
 
-def _is_significant(count: TraitCount, group: Population) -> bool:
-    """Return whether more of its bearers are bad than by chance, and some good ones lack it."""
-    bad, good = len(group.bad), group.goods
-    inside, without = count.bad + count.good, bad + good - count.bad - count.good
-    if count.good == good or count.bad / inside <= (bad - count.bad) / without:
-        return False
-    expected = inside * bad / (bad + good)
-    return count.bad >= _PURE * inside or (count.bad >= _FEW and count.bad >= expected + 3 * sqrt(expected))
-
-
 def _worth(culprits: Sequence[TraitCount]) -> float:
-    """Return the score of culprits: the bad part of their bearers, reduced for each further culprit."""
+    """Return the score of culprits: the bad part of their bearers; three that fit beat one that half fits."""
     if not culprits:
         return 0.0
     bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
-    return float(bad / (bad + good) * _EACH ** (len(culprits) - 1))
+    return float(bad / (bad + good) * 0.8 ** (len(culprits) - 1))
 
 
 class _Pool:
@@ -320,7 +305,8 @@ class _Pool:
             return []
         (named,) = culprits
         own = self._traits[named.trait]
-        kinds = _BESIDE_NIC if own.kind == "nic" else _BESIDE
+        # With rails, each GPU has a NIC of its own.
+        kinds = ("gpu", "rank", "setting", "version") if own.kind == "nic" else ("setting", "version")
         alike = (
             count
             for trait, count in self._telling.items()
@@ -350,18 +336,12 @@ class _Pool:
         return self._order[kind], side is not None, name
 
 
-_OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
-_OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
-"""The preference among traits that explain the same. A rank reports its own fault, and names its NIC."""
 _OF_MESSAGES = frozenset(("nic", "rail"))
 """Kinds that only the complaining ranks name."""
 _STEERS = compile_later(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
 """Variables that select connections; others that only some ranks print may be effects of their connections."""
-_MOST_VALUES = 3
-"""Values of a variable; one with more differs by design, such as one that names each host's interface."""
-_TCP = ("Socket", "FastSocket")
 
 
 def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fault: Callable[[Finding], bool]) -> None:
@@ -397,7 +377,9 @@ class _Case(Frozen):
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
-    order = _OF_PATHS if case.scene.noun in ("path", "end") else _OF_RANKS
+    # The preference among traits that explain the same; a rank reports its own fault, and names its NIC.
+    first = ("host", "nic", "gpu", "rank") if case.scene.noun in ("path", "end") else ("nic", "host", "rank", "gpu")
+    order = (*first, "rail", "communicator", "setting", "version")
     explanation = explain(case.group, case.traits.known, order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
@@ -464,7 +446,7 @@ def _slowness(kind: PathKind) -> int:
     """Return the order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
-    return 4 if kind.net in _TCP else 2 if kind.gdr is True else 3
+    return 4 if kind.net in ("Socket", "FastSocket") else 2 if kind.gdr is True else 3
 
 
 def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[tuple[str, str]]]) -> _Case:
@@ -516,7 +498,7 @@ def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
         (rank, ("setting", f"{setting.name}={setting.value}"))
         for setting in facts.job.environment
         if (values[setting.name] > 1 or _STEERS.fullmatch(setting.name))
-        and values[setting.name] <= _MOST_VALUES
+        and values[setting.name] <= 3  # one with more differs by design, such as one that names each host's interface
         and not (setting.name.endswith("_DISABLE") and setting.value == "0")
         for rank in setting.ranks or ()
     ]

@@ -39,9 +39,6 @@ LAYERS = {
 CATEGORIES = tuple(LAYERS)
 _RULES = File(__file__).parents[1] / "rules"
 """Each page there is a rule; where it compares facts, a function of a module there has its name."""
-_MAX_EVIDENCE = 5
-_MAX_SUMMARY = 300
-"""Characters: a summary may quote a message of any length, and the evidence has all of it."""
 
 
 @frozen
@@ -106,13 +103,14 @@ class Rule(Frozen):
             category=self.category,
             severity=severity or ("warning" if confirm and self.severity == "error" else self.severity),
             confidence=confidence or ("likely" if confirm else "certain"),
-            summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
+            # It may quote a message of any length, and the evidence has all of it.
+            summary=cut(" ".join(summary.split()), 300),
             impact=str(impact),
             references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host and is_named(host)}),
-            evidence=sort_lines(evidence)[:_MAX_EVIDENCE],
+            evidence=sort_lines(evidence)[:5],
             clue=bool(confirm),
             confirm=confirm,
             **others,

@@ -52,11 +52,7 @@ class Facts:
     """
 
     def __init__(
-        self,
-        job: Job,
-        platform: Platform | None = None,
-        topologies: Sequence[Topology] = (),
-        hardware: str = "certain",
+        self, job: Job, platform: Platform | None = None, topologies: Sequence[Topology] = (), hardware: str = "certain"
     ) -> None:
         self.job, self.platform, self.topologies, self.hardware = job, platform, topologies, hardware
         self._of_communicator: dict[str, Selection] = {}
@@ -91,7 +87,8 @@ class Facts:
         if kind.detail.startswith("P2P/MNNVL"):
             return "NVLink"
         if pair_class := kind.pair_class or kind.gpu_class:
-            return "NVLink" if pair_class.startswith("NV") else "PCIe" if pair_class.startswith(_PCIE_CLASSES) else None
+            on_pcie = pair_class.startswith(("PIX", "PXB", "PHB", "NODE", "SYS"))
+            return "NVLink" if pair_class.startswith("NV") else "PCIe" if on_pcie else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
         return "NVLink" if kind.on_fabric else None
@@ -135,7 +132,7 @@ class Facts:
     @once
     def inter_host_rdma_paths(self) -> Selection:
         """Return those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
-        return self.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
+        return self.inter_host_net_paths().where(lambda kind: kind.net not in ("Socket", "FastSocket"))
 
     def notices(self, *productions: str) -> list[Notice]:
         """Return the statements of these productions, in the order of the log."""
@@ -236,10 +233,6 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
 def _join_in_order(index: Mapping[str, list[tuple[int, Notice]]], names: Iterable[str]) -> list[Notice]:
     places = {place: notice for name in names for place, notice in index.get(name, ())}
     return [places[place] for place in sorted(places)]
-
-
-_TCP = ("Socket", "FastSocket")
-_PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:

@@ -6,27 +6,17 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import GdrDecision, OfiProvider
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.networks import card_lists, is_on_one_host
+from nccl_inspect.judging.networks import card_lists
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
-_SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
-"""Values that disable it."""
 _WITHOUT = compile_later(r"roce(?:P2)?p1s0f[01]")
 """The NICs of DGX Spark (GB10) as Linux names them: that machine has no GPUDirect RDMA."""
 _MAYBE_WITHOUT = compile_later(r"(?:rdmap|efa_).*")
 """EFA devices: some instance types have GPUDirect RDMA, others do not."""
-
-
-def is_undecided(facts: Facts) -> bool:
-    """Return whether GPUDirect RDMA is possible and the log leaves open whether hosts use it."""
-    platform = facts.platform
-    over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
-    shown = bool(facts.inter_host_rdma_paths()) or any(kind.gdr for kind in facts.job.paths.kinds)
-    return not (shown or over_tcp or (platform and platform.gdr is False) or is_on_one_host(facts))
 
 
 def gdr_refusals(facts: Facts) -> list[Notice]:
@@ -50,7 +40,8 @@ def settings_without_gdr(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
     if not (facts.with_event(OfiProvider) or card_lists(facts) or facts.inter_host_rdma_paths()):
         return []
-    return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
+    off = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
+    return [one for one in facts.job.environment if one.value.upper() in off.get(one.name, ())]
 
 
 def is_sure(notices: Iterable[Notice]) -> bool:

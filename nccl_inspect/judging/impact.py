@@ -91,12 +91,6 @@ READ_OF_4_H200 = Rate(309, 309, "all-reduce of 1 GiB on 4 x H200", MEASURED)
 COPIED_OF_2_H200 = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
 WRITTEN_OF_2_H200 = Rate(327, 327, COPIED_OF_2_H200.what, MEASURED)
 WRITTEN_OF_4_H200 = Rate(354, 354, READ_OF_4_H200.what, MEASURED)
-_NIC_SHARE = (0.9, 0.975)
-"""The share of its line rate that a NIC delivers: Azure requires 360 of 400 Gb/s (GPU memory) and 390 (host memory)."""
-_MESH = 2
-"""The generation whose boards link some pairs only, and whose rate is that of the board; later ones are bridges."""
-_SLOW_NIC = 10
-"""GB/s; slower rates have one decimal."""
 _L40S = cite("90 against 41 minutes", "a job on 16 L40S over Socket and over EFA", MEASURED)
 _AWS_FLOW = cite(
     "5, 10 or 25 Gb/s for one TCP flow",
@@ -109,8 +103,9 @@ def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
     """Return one NIC with GPUDirect RDMA, by its line rate; None for a usual one."""
     if not gbps:
         return Rate(nic(100).low, nic(400).high, "one NIC of 100 to 400 Gb/s", _AZURE)
-    low, high = (share * gbps / 8 for share in _NIC_SHARE)
-    digits = None if low >= _SLOW_NIC else 1
+    # A NIC delivers this share of its line rate: Azure requires 360 of 400 Gb/s (GPU memory) and 390 (host memory).
+    low, high = 0.9 * gbps / 8, 0.975 * gbps / 8
+    digits = None if low >= 10 else 1
     return Rate(round(low, digits), round(high, digits), f"{what} {gbps:g} Gb/s", _AZURE)
 
 
@@ -141,7 +136,7 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
         if platform.nvlink:
             return NVLINK.get(platform.nvlink)
         if platform.nvlink_pairs and nvlink:
-            return NVLINK[2] if platform.nvlink_pairs == _MESH else None
+            return NVLINK[2] if platform.nvlink_pairs == 2 else None  # a board; later generations are bridges
         if platform.nvlink == 0:
             return PCIE
     return ON_NVLINK if nvlink else P2P

@@ -31,9 +31,9 @@ def platform_of(job: Job) -> Platform | None:
                 networks.add(plugin)  # used or not
             case events.OfiPlatform(platform=name):
                 words.append(name)
-            case _ if notice.production in _TUNER:
+            case _ if notice.production in ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal"):
                 words.append(value(notice, "platform"))
-            case _ if notice.production == _BLOCK:
+            case _ if notice.production == "aws-ofi-nccl/ofi-gdr-disabled-on-capable":
                 words.append(notice.message.rpartition(" ")[2])
     return recognise_platform(
         Shown(
@@ -84,7 +84,3 @@ def _gpu_list(job: Job) -> nvidia_smi.Shown:
 def _beside(job: Job) -> list[Item]:
     reports = contents_of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]
-
-
-_TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
-_BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"

@@ -51,11 +51,6 @@ class Interface(Frozen):
     notice: Notice
 
     @property
-    def words(self) -> str:
-        """Return the interface with its address, in words."""
-        return f"{self.name} ({self.address or 'no address'})"
-
-    @property
     def is_link_local(self) -> bool:
         """Return whether its address is valid on one link only."""
         return self.address.startswith(_LINK_LOCAL)
@@ -117,20 +112,13 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
 
 def included_names(setting: Setting) -> list[str]:
     """Return the names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
-    return [] if setting.value.startswith("^") else _listed_names(setting.value.removeprefix("="))
+    return [] if setting.value.startswith("^") else listed_names(setting.value)
 
 
-def allows_loopback(setting: Setting) -> bool:
-    """Return whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
-
-    NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
-    """
-    excluded = _listed_names(setting.value.removeprefix("^").removeprefix("="))
-    return setting.value.startswith("^") and not any("lo".startswith(name) for name in excluded)
-
-
-def _listed_names(text: str) -> list[str]:
-    return [name for part in text.split(",") if (name := part.strip().partition(":")[0])]
+def listed_names(text: str) -> list[str]:
+    """Return the names in a list of interfaces."""
+    listed = text.removeprefix("^").removeprefix("=")
+    return [name for part in listed.split(",") if (name := part.strip().partition(":")[0])]
 
 
 def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
@@ -140,8 +128,6 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
     return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 
-_REPORTS_NO_INTERFACE = (2, 4, 8)
-"""The first release that reports a missing interface (src/bootstrap.cc)."""
 NO_FAMILY = "Address family not supported"
 
 
@@ -152,14 +138,12 @@ def without_family(facts: Facts) -> list[Notice]:
     """
     chose = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
     notices = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
-    old = not any(order(text) >= _REPORTS_NO_INTERFACE for text in facts.job.nccl_versions if "inferred" not in text)
+    # 2.4.8 and later report a missing interface (src/bootstrap.cc).
+    old = not any(order(text) >= (2, 4, 8) for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in notices if old and chose.isdisjoint(notice.processes)]
 
 
 _SOCKET = "Socket"
-_TCP_PROVIDERS = ("tcp", "sockets")
-"""Providers of libfabric that carry it over TCP."""
-_CAME_UP = ("initialised", "assigned")
 
 
 @frozen
@@ -172,15 +156,8 @@ class Fallback(Frozen):
     """Lines that report no card, or no library to look for one."""
     ranks: set[int]
     hosts: set[str]
-    is_spread: bool
-    """Whether the job is known to span hosts."""
-    is_near: bool
-    """Whether the log shows connections, all of them within one host."""
-
-    @property
-    def may_be_idle(self) -> bool:
-        """Return whether no traffic in the log leaves the host, and no line shows another host."""
-        return self.is_near and not self.is_spread
+    may_be_idle: bool
+    """Whether no traffic in the log leaves the host, and no line shows another host."""
 
 
 @once
@@ -190,7 +167,7 @@ def fallback(facts: Facts) -> Fallback | None:
         return None
     # NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc). Over Google's
     # own plugin TCP is intended.
-    came_up, providers = facts.plugin("NET", *_CAME_UP), facts.with_event(events.OfiProvider)
+    came_up, providers = facts.plugin("NET", "initialised", "assigned"), facts.with_event(events.OfiProvider)
     lists = facts.with_event(events.NetDevices)
     networks: set[str | None] = {net for comm in facts.job.communicators for net in comm.networks}
     networks |= {getattr(notice.event, "plugin", None) for notice in came_up}
@@ -205,14 +182,8 @@ def fallback(facts: Facts) -> Fallback | None:
     if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
         return None
     notices = [*over_tcp, *missing]
-    return Fallback(
-        stated,
-        first_evidence(missing),
-        ranks_in(notices),
-        hosts_in(notices),
-        facts.spans_hosts(),
-        is_near=bool(facts.paths("intra")),
-    )
+    may_be_idle = bool(facts.paths("intra")) and not facts.spans_hosts()
+    return Fallback(stated, first_evidence(missing), ranks_in(notices), hosts_in(notices), may_be_idle)
 
 
 def failed_plugins(facts: Facts) -> list[Notice]:
@@ -222,7 +193,7 @@ def failed_plugins(facts: Facts) -> list[Notice]:
 
 def is_over_tcp(notice: Notice) -> bool:
     """Return whether aws-ofi-nccl reports that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
-    return str(getattr(notice.event, "provider", "")).partition(";")[0] in _TCP_PROVIDERS
+    return str(getattr(notice.event, "provider", "")).partition(";")[0] in ("tcp", "sockets")
 
 
 def is_of_libfabric(notice: Notice) -> bool:
@@ -328,7 +299,7 @@ def sought_plugin(facts: Facts) -> list[Notice]:
 
 
 def plugins_off(facts: Facts) -> list[Setting]:
-    """Settings that keep NCCL from external network plugins."""
+    """Return the settings that keep NCCL from external network plugins."""
     return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
 
 
@@ -357,19 +328,14 @@ def lacking_verbs(facts: Facts) -> list[Notice]:
     return [notice for notice in notices if "libibverbs" in str(value(notice, "library"))]
 
 
-_DIES = "2.28."
-"""This release calls a plugin whose initialization failed; other releases continue without it."""
-
-
 def dies_silently(facts: Facts) -> bool:
-    """Return whether the release is known to die without a message if the plugin's initialization fails."""
-    return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
+    """Return whether the release dies if a plugin's initialization fails: 2.28 calls it all the same."""
+    return any(version.startswith("2.28.") for version in facts.job.nccl_versions)
 
 
 NETWORK_TYPES = {3: "Socket", 4: "IB"}
 """The network that a connection belongs to, by its first bytes (src/include/socket.h); others are for bootstrap and
 helpers."""
-_CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
 @once
@@ -380,7 +346,8 @@ def network_mismatches(facts: Facts) -> list[Notice]:
         for notice in facts.with_role("stranger")
         if {value(notice, "got_type"), value(notice, "expected_type")} == NETWORK_TYPES.keys()
     ]
-    beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
+    connecting = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
+    beside = {process for frame in frames(facts, files=connecting) for process in frame.processes}
     odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 
@@ -429,12 +396,6 @@ def google_daemon(paths: Selection) -> str | None:
 def google_plugin_works(facts: Facts) -> bool:
     """Return whether ranks are connected over a plugin of Google."""
     return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
-
-
-def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
-    """Return reports that TCPXO's plugin ends its process for one of these reasons: parts of its code and text."""
-    ends = facts.notices("tcpxo/fastrak-init-failed")
-    return [notice for notice in ends if any(text in str(value(notice, "status")) for text in reasons)]
 
 
 _WORDS = {

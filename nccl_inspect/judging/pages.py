@@ -99,10 +99,9 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_values
@@ -144,9 +143,9 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
     "plugin": lambda facts, _, words: facts.plugin(*words),
-    "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
-    "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
-    "unshared": lambda facts, *_: find_unshared(facts),
+    "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
+    "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
+    "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
@@ -157,9 +156,10 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
-``plugin`` of a kind with one of these statuses, those that a function of :mod:`networks` or :mod:`transfers` finds,
-imports of GPU memory that failed (``unshared``), those with an ``event``, calls of ``cuda`` that failed with one of
-these codes, ``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
+``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
+failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
+those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
+of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
 (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -170,7 +170,6 @@ CONDITIONS: dict[str, Condition] = {
         not facts.job.failed and bool(facts.job.paths or any(comm.completed for comm in facts.job.communicators))
     ),
     "connected": lambda facts, *_: bool(facts.job.paths),
-    "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
@@ -185,9 +184,8 @@ CONDITIONS: dict[str, Condition] = {
     "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
-    "gdr": lambda facts, *_: _is_direct(facts),
-    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not _is_direct(facts),
-    "works": lambda facts, _, nets: not facts.job.failed and CONDITIONS["net"](facts, _, nets),
+    "gdr": lambda facts, *_: any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
+    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not CONDITIONS["gdr"](facts, [], []),
     "net": lambda facts, _, nets: any(
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
@@ -218,11 +216,11 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, ``unconnected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
+initialization), ``connected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
 models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
 later or ``printed`` a line, with the ``timeout`` of a collective.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
-over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without
+over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or only without
 (``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
 whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
 whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
@@ -284,10 +282,6 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
-def _is_direct(facts: Facts) -> bool:
-    return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
-
-
 def _says(one: Thing, texts: str) -> bool:
     """Return whether a message, the lines of a setting or the words for a path contain one of several texts."""
     lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
@@ -340,13 +334,6 @@ def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
     return bool(value_of(hit, name)) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
-
-
-def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
-    """Return the sources of the figures that a text quotes."""
-    quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
-    estimates = [one.references for one in quoted if isinstance(one, Estimate)]
-    return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
 
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
@@ -656,7 +643,10 @@ class _Page:
 
             found |= workloads.describe_effects(facts, hit, found["confirm"])
         else:
-            found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
+            quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(says["impact"][0], hit))]
+            rates = [one.reference for one in quoted if isinstance(one, Rate)]
+            estimates = chain.from_iterable(one.references for one in quoted if isinstance(one, Estimate))
+            found["impact"] = Estimate(text["impact"], (*rates, *estimates))
         return self.rule.finding(
             text["summary"],
             cause=text["cause"],

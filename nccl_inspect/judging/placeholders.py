@@ -28,8 +28,6 @@ _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 _ON_RANK = compile_later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
-_LIVE = "py-spy "
-"""Begins a step that looks at a running process."""
 _MOST = 4
 """The most values to list; nobody would read more."""
 _OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
@@ -71,7 +69,7 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
 
 def _fill_step(step: str, facts: Facts, finding: Finding, has_ended: bool) -> str:
     code, _, words = step.partition(COMMENT)
-    if has_ended and step.startswith(_LIVE):  # it needs a running process
+    if has_ended and step.startswith("py-spy "):  # it needs a running process
         words = words.replace(" now?", " then?")
         who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
         return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")

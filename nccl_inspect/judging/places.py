@@ -13,8 +13,6 @@ _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
 _PARTS = re.compile(r"[\s/›]+")
 POD = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*-[a-z0-9]+")
 """The name of a pod: controllers append a number or some letters to the name of their job."""
-_RANK_KINDS = ("rank", "gpu")
-"""Kinds of culprits that are ranks."""
 
 
 def pod_of(process: Process) -> str | None:
@@ -67,7 +65,7 @@ def culprit_ranks(finding: Finding) -> list[int]:
 
 
 def _culprit_ranks(finding: Finding) -> list[int]:
-    return sorted({rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks})
+    return sorted({rank for culprit in finding.culprits if culprit.kind in ("rank", "gpu") for rank in culprit.ranks})
 
 
 def blamed_ranks(job: Job) -> list[int]:

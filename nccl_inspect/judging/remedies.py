@@ -17,8 +17,6 @@ from nccl_inspect.model.job import Job
 
 COMMENT = "   # "
 """Separates code to paste from its comment."""
-_LATER_STEPS = 3
-"""The first of this many steps without a placeholder comes first; later steps are less likely to help."""
 _OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
 """A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 
@@ -29,16 +27,12 @@ def order_steps(findings: list[Finding], most: int) -> list[Finding]:
     for finding in findings:
         nests = finding.root and not (finding.confidence == "certain" and finding.fatal)
         causes = [other for other in findings if nests and other.rule in finding.because and other.root]
-        steps = [
-            _first_step(other.fix) for other in (*causes, finding) if other.confidence != "possible" or other is finding
-        ]
-        first = [step for step in steps if step][:1]
+        # The first without a placeholder comes first; later steps are less likely to help.
+        each = [other.fix for other in (*causes, finding) if other.confidence != "possible" or other is finding]
+        steps = [[one for one in fix[:3] if not _OPEN_PLACEHOLDER.search(one)] or fix for fix in each]
+        first = [own[0] for own in steps if own and own[0]][:1]
         ordered.append(finding.with_fields(fix=list(dict.fromkeys([*first, *finding.fix]))[:most]))
     return ordered
-
-
-def _first_step(steps: list[str]) -> str:
-    return next((step for step in steps[:_LATER_STEPS] if not _OPEN_PLACEHOLDER.search(step)), next(iter(steps), ""))
 
 
 def is_sentence(step: str) -> bool:

@@ -27,10 +27,6 @@ ABSENT = "none"
 """The value of a sibling that is known to state none."""
 _MAJORITY = 4
 """Siblings of which one that differs is likely the odd one; of fewer the worse one possibly is."""
-_SHARE = 8
-"""One sibling of that many may be odd, and always one."""
-_OTHER_MACHINE = 2
-"""A host that differs in that much of its equipment is a machine of another kind, as it may be meant to be."""
 
 
 @frozen
@@ -92,11 +88,6 @@ class Odd(Record):
         return len(self.values) >= _MAJORITY
 
     @property
-    def value(self) -> Hashable:
-        """Return the value of the odd ones."""
-        return self.values[self.found[0]]
-
-    @property
     def hosts(self) -> frozenset[str]:
         """Return the hosts that are odd, or have what is."""
         return frozenset().union(*(sibling.hosts for sibling in self.siblings))
@@ -121,7 +112,8 @@ def find_odd(attribute: Attribute, values: Mapping[Sibling, Hashable], group: st
     if worse and len(values) == 2:
         usual = next((value for value in counts if not any(worse(value, other) for other in counts)), usual)
     odd = [sibling for sibling, value in values.items() if value != usual]
-    is_odd = len(odd) <= max(1, len(values) // _SHARE) and all(not worse or worse(values[one], usual) for one in odd)
+    # One sibling of eight may be odd, and always one.
+    is_odd = len(odd) <= max(1, len(values) // 8) and all(not worse or worse(values[one], usual) for one in odd)
     if not is_odd or (values[odd[0]] == ABSENT and odd[0].kind != "host" and not odd[0].paths):
         return None
     like = next(sibling for sibling, value in values.items() if value == usual)
@@ -162,7 +154,8 @@ def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[l
     for entries in by_hosts:
         ordered = sorted(entries, key=lambda one: (one.is_likely, -len(one.ranks)))
         by_label = {one.label: one for one in ordered}
-        if sum(one.attribute.is_equipment for one in by_label.values()) < _OTHER_MACHINE:
+        # A host that differs in more of its equipment is a machine of another kind, as it may be meant to be.
+        if sum(one.attribute.is_equipment for one in by_label.values()) < 2:
             results.append([one for one in reversed(ordered) if by_label[one.label] is one])
     return results
 
@@ -201,26 +194,24 @@ def tell(entries: list[Odd]) -> str:
         for kind, some in by_kind.items()
     )
     others = f"the {first.others} other" if first.others > 1 else "the other one of two"
-    words = "; ".join(_difference(one) for one in entries)
+    parts = []
+    for one in entries:
+        value, usual = one.values[one.found[0]], one.usual
+        parts.append(f"{one.label}: {value} instead of {usual}")
+        if isinstance(value, frozenset) and isinstance(usual, frozenset):  # of lines
+            own, theirs = (list_words(f"'{line}'" for line in sorted(some)) for some in (value - usual, usual - value))
+            parts[-1] = f"it says {own} instead of {theirs}".replace("{}", "N")
+    words = "; ".join(parts)
     verb = "differs" if len(first.siblings) == 1 else "differ"
     return f"{who} {verb} from {others} {first.group} ({words})"
 
 
-def _difference(odd: Odd) -> str:
-    value, usual = odd.value, odd.usual
-    if isinstance(value, frozenset) and isinstance(usual, frozenset):  # of lines
-        own, theirs = (list_words(f"'{line}'" for line in sorted(some)) for some in (value - usual, usual - value))
-        return f"it says {own} instead of {theirs}".replace("{}", "N")
-    return f"{odd.label}: {value} instead of {usual}"
-
-
-_SPEEDS = {"P2P": 3, "SHM": 2, "NET": 1}
 _AMOUNTS = ("none", "some", "all")
 
 
 def _speed(way: str) -> tuple[int, bool]:
     """Return how fast a connection is, as far as that is the same on all machines."""
-    return _SPEEDS.get(way.partition("/")[0], 0), "Socket" not in way
+    return {"P2P": 3, "SHM": 2, "NET": 1}.get(way.partition("/")[0], 0), "Socket" not in way
 
 
 _NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
@@ -249,8 +240,6 @@ _GDR = Attribute(
 _NICS_USED = Attribute("NICs used", _NICS, _OUTER, lt)
 _WORDS = Attribute("what it says", _ALIKE, _ANY, lambda words, usual: bool(usual - words and words - usual), least=4)
 """One says something else instead of what the others say; that it says more does not count."""
-_BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
-_AGREED = {agreement.name for agreement in AGREEMENTS}
 _CHOICES = {agreement.name for agreement in AGREEMENTS if agreement.is_choice}
 """Variables that name devices, which hosts may call differently."""
 _OWN = (
@@ -261,8 +250,6 @@ _OWN = (
 _COMPARED = (events.EnvSetting, events.NetDevices, events.NcclVersion, events.CudaDriver)
 """Statements of which the values are compared."""
 _ADDRESS = compile_later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
-_TOPIC = 2
-"""Words at its beginning that say what a line is about."""
 
 
 class _Start(NamedTuple):
@@ -318,13 +305,12 @@ class Observer:
         odd = (find_odd(*group) for group in chain.from_iterable(groups))
         return join(filter(None, odd), self._ranks_on)
 
-    # Who can be compared
-
     def _find_starts(self) -> dict[Process, _Start]:
         """Return the processes with their first lines and the end of their first initialisation, in sound sources."""
         job = self._facts.job
         torn = {source.name for source in job.sources if source.damaged_lines or source.repaired_lines}
-        opened = {process for kind in _BEGIN for one in self._facts.with_event(kind) for process in one.processes}
+        begins = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
+        opened = {process for kind in begins for one in self._facts.with_event(kind) for process in one.processes}
         first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
         ranks: defaultdict[Process, set[int]] = defaultdict(set)
         for comm in job.communicators:
@@ -344,8 +330,6 @@ class Observer:
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""
         return len(self._ranks_on[host]), self._machines.get(host)
-
-    # What processes state until their first communicator is complete
 
     def _tables(self) -> Iterator[tuple[tuple[Attribute, str], _Table]]:
         tables: defaultdict[tuple[Attribute, str], _Table] = defaultdict(dict)
@@ -392,7 +376,7 @@ class Observer:
         if len(shapes) == 1 and attribute is not _NICS_SEEN and label not in _CHOICES:
             groups["ranks of the job", shapes.pop()] = list(siblings)
         # Rank 0 prints some variables alone.
-        is_of_all = attribute is not _SETTING or label in _AGREED
+        is_of_all = attribute is not _SETTING or label in {agreement.name for agreement in AGREEMENTS}
         for (group, _), some in groups.items():
             own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
             yield attribute, {one: values[one] for one in own}, group, label
@@ -422,11 +406,17 @@ class Observer:
         for notice in self._facts.job.notices:
             if notice.level == "INFO" and notice.event is not None and not isinstance(notice.event, _COMPARED):
                 words = _ADDRESS.sub("{}", notice.message)
-                said[" ".join(template(words).split()[:_TOPIC])].append((words, notice))
+                # Its first two words say what a line is about.
+                said[" ".join(template(words).split()[:2])].append((words, notice))
         for topic, notices in said.items():
             if len({words for words, _ in notices}) < 2:
                 continue  # so it is with most, whose lines need not be quoted
-            table = self._list_words(notices)
+            table: dict[Process, dict[str, Evidence]] = {}  # what each says while it begins, with the first line of it
+            for words, notice in notices:
+                for process, line in zip(notice.processes, notice.lines, strict=True):
+                    start = self._starts.get(process)
+                    if start and start.has(line):
+                        table.setdefault(process, {}).setdefault(words, line)
             exact = Counter(chain.from_iterable(table.values()))
             if len(exact) < 2:
                 continue
@@ -451,18 +441,6 @@ class Observer:
                     hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
             for group in hosts.values():
                 yield _WORDS, group, "hosts", topic
-
-    def _list_words(self, notices: Iterable[tuple[str, Notice]]) -> dict[Process, dict[str, Evidence]]:
-        """Return what each process says while it begins, with the first line of it."""
-        said: dict[Process, dict[str, Evidence]] = {}
-        for words, notice in notices:
-            for process, line in zip(notice.processes, notice.lines, strict=True):
-                start = self._starts.get(process)
-                if start and start.has(line):
-                    said.setdefault(process, {}).setdefault(words, line)
-        return said
-
-    # Communicators
 
     def _compare_channels(self) -> _Groups:
         """Compare communicators of one split, or of one shape, that have no GPU in common."""
@@ -491,8 +469,6 @@ class Observer:
             return None not in members and len(members) == len(set(members))
         processes = [begin.process for comm in group for begin in comm.begins]
         return len(processes) == len(set(processes))
-
-    # Paths
 
     def _compare_pairs(self, inside: Selection) -> _Groups:
         if len(set(map(_slowest, inside.kinds))) < 2:
@@ -566,8 +542,6 @@ class Observer:
                 shown = {host: partial(between.filter_values, ("src_host",), partial(_are, (host,))) for host in hosts}
                 group = {self._host(host, partial(_first_line, shown[host])): len(used[host]) for host in hosts}
                 yield _NICS_USED, group, "hosts", ""
-
-    # Who they are
 
     def _host(self, host: str, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
         return Sibling("host", host, frozenset((host,)), self._ranks_on[host], lines)

@@ -14,10 +14,6 @@ from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
 
-_NVLINK_XIDS = range(144, 151)
-"""Units of NVLink 5; the text says whether the error is fatal."""
-_RECOVERY_XID = 154
-"""The recovery action of the GPU changed: the text has the new one."""
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
@@ -26,11 +22,7 @@ NIC_FIELDS = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
 _NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
-_NO_REASON = ("Resource temporarily unavailable", "Success")
-"""The text of errno if no call failed."""
 _NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
-_RESULTS = 8
-"""Results of NCCL are smaller numbers."""
 
 
 @cache
@@ -61,7 +53,7 @@ def is_error(notice: Notice) -> bool:
     if name == "nccl/proxy-socket-failed":
         # A helper thread stopped accepting connections because its communicator ended (src/proxy.cc), and prints
         # whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
-        return value(notice, "error") not in _NO_REASON
+        return value(notice, "error") not in ("Resource temporarily unavailable", "Success")
     if name == "kernel/xid":
         return gpu_fault(notice) is not None
     # PyTorch may retry what its store only logs, and raises an error when it gives up.
@@ -79,9 +71,9 @@ def gpu_fault(notice: Notice) -> str | None:
         return None
     xid = value(notice, "xid")
     text = str(value(notice, "text"))
-    if xid in _NVLINK_XIDS:
+    if xid in range(144, 151):  # of units of NVLink 5
         return "fatal NVLink error" if "Fatal" in text else None
-    if xid == _RECOVERY_XID:
+    if xid == 154:  # the recovery action of the GPU changed
         wanted = text.rpartition("(")[2].rstrip(")")
         return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
     return _list_numbers().get(f"xid {xid}")
@@ -110,9 +102,9 @@ def value(notice: Notice, name: str) -> Any:
         found = dict(notice.event.values).get(name)
     if name != "error" or not isinstance(found, str) or not found[-1:].isdigit():
         return found
-    # An error of the system may be a mere number: -110, error 111
+    # An error of the system may be a mere number: -110, error 111. Results of NCCL are below 8.
     match = _NUMBER.fullmatch(found)
-    is_errno = match is not None and bool(match[1] or int(match[2]) >= _RESULTS)
+    is_errno = match is not None and bool(match[1] or int(match[2]) >= 8)
     return _list_numbers().get(f"errno {int(match[2])}", found) if match and is_errno else found
 
 

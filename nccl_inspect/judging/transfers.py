@@ -119,11 +119,6 @@ def efa_completions(facts: Facts) -> list[Notice]:
     return [] if is_other else facts.with_role("efa-completion")
 
 
-def other_completions(facts: Facts) -> list[Notice]:
-    """Return failed transfers of aws-ofi-nccl over providers other than efa."""
-    return [] if efa_completions(facts) else facts.with_role("efa-completion")
-
-
 def efa_code(notice: Notice) -> int | None:
     """EFA's code of a failed transfer, derived from its text if the number is not printed."""
     if (code := value(notice, "prov_errno")) is not None:

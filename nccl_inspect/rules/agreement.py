@@ -59,39 +59,27 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         what = "errors" if errors else "harmful"
         if not errors and agreement.is_choice and not (facts.job.failed or facts.errors(forced_ends=False)):
             what = "harmless" if joined else "harmful" if len(values) == 1 else "choice"
-        yield _find(facts, agreement, values, outliers, what, errors)
-
-
-def _find(
-    facts: Facts,
-    agreement: Agreement,
-    values: list[Setting],
-    outliers: list[Setting],
-    what: str,
-    errors: list[Notice],
-) -> Hit:
-    alone = values if len(values) == 1 else []
-    others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
-    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
-    named = {
-        "variable": agreement.name,
-        "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
-        "more": max(len(values) - _SHOWN, 0),
-        "alone": alone,
-        "names": " ".join(alone[0].names) if alone else "",
-        "owners": owners(alone[0]) if alone else "",
-        "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
-        "others": others,
-        "effect": agreement.effect if errors else "",
-    }
-    lines = evidence_of_settings(values[:_SHOWN])
-    return Hit(
-        [],
-        named | {what: True},
-        ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
-        hosts={host for setting in outliers for host in setting.hosts},
-        evidence=[*lines[:3], *errors[:2]] if errors else lines,
-    )
+        alone = values if len(values) == 1 else []
+        others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
+        named = {
+            "variable": agreement.name,
+            "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
+            "more": max(len(values) - _SHOWN, 0),
+            "alone": alone,
+            "names": " ".join(alone[0].names) if alone else "",
+            "owners": owners(alone[0]) if alone else "",
+            "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
+            "others": others,
+            "effect": agreement.effect if errors else "",
+            what: True,
+        }
+        lines = evidence_of_settings(values[:_SHOWN])
+        yield Hit(
+            named=named,
+            ranks=others if alone and 0 < len(others) < len(odd) else odd,
+            hosts={host for setting in outliers for host in setting.hosts},
+            evidence=[*lines[:3], *errors[:2]] if errors else lines,
+        )
 
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
@@ -125,10 +113,6 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
     if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
         others &= ranks_with_interface(facts)
     return [setting] if others else []
-
-
-_OUTSIDE = ("environment", "unknown")
-"""Sources of a variable that a pod or script may have set; a plugin and nccl.conf are others."""
 
 
 class Source(NamedTuple):
@@ -205,7 +189,9 @@ def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
     lines = {(line.source, line.line) for line in effect.evidence}
     for setting in facts.job.environment:
         shown = any((line.source, line.line) in lines for line in setting.evidence)
-        if setting.source in _OUTSIDE and (shown or setting.name in effect.summary or setting.name in effect.cause):
+        if setting.source in ("environment", "unknown") and (
+            shown or setting.name in effect.summary or setting.name in effect.cause
+        ):
             yield setting
 
 
@@ -230,10 +216,6 @@ def setting_invalid(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors, {"numbers": numbers, "corrected": " ".join(f"{name}=<number>" for name in names)})
 
 
-_STRANGE = ("rank-misfit", "stranger", "garbled-address")
-"""Roles of errors from processes that misread a message of another release."""
-
-
 def version_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
     if hit := next(_mismatch(facts), None):
@@ -244,7 +226,9 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked, strange = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE)
+    checked = facts.notices("nccl/version-mismatch")
+    # Processes that misread a message of another release.
+    strange = facts.with_role("rank-misfit", "stranger", "garbled-address")
     printed = _printed_releases(facts)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
@@ -253,7 +237,10 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
             return
     by_process = printed | (_infer_releases(facts, set(printed)) if strange and printed else {})
     ranks = _releases_by_check(checked)
-    bare = _without_process(facts) if strange and not is_connected(facts) else set()
+    is_bare = strange and not is_connected(facts) and not facts.job.earlier_runs
+    # Lines without a prefix, which rank 0 of each communicator prints up to 2.22.
+    loose = [one for one in facts.with_event(NcclVersion) if not one.hosts] if is_bare else []
+    bare = set(filter(None, map(_whole_release, loose)))
     releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
@@ -297,12 +284,6 @@ def _printed_releases(facts: Facts) -> dict[Process, str]:
         for process in notice.processes
         if process.host
     }
-
-
-def _without_process(facts: Facts) -> set[str]:
-    """Return the releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
-    bare = [one for one in facts.with_event(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
-    return set(filter(None, map(_whole_release, bare)))
 
 
 def _whole_release(notice: Notice) -> str:

@@ -10,7 +10,6 @@ from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
 from nccl_inspect.judging.networks import efa_hints, is_google_network, may_be_google_network
-from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
@@ -26,15 +25,28 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
         yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *facts.user_settings("NCCL_PROTO")])
         return
     settings = facts.user_settings(*_CHOICES, "NCCL_NTHREADS", "NCCL_BUFFSIZE")
-    if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
+    # What aws-ofi-nccl may have set, in a process whose log does not show the plugin's start.
+    started = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
+    simple = [one for one in settings if (one.name, one.value) == ("NCCL_PROTO", "simple")]
+    may_be = "Libfabric" in (facts.job.network.name or "Libfabric")
+    if unclear := [one for one in simple if may_be and not started.issuperset(one.processes)]:
         yield Hit(named={"unclear": unclear})
     if forced := [setting for setting in settings if setting not in unclear]:
         yield _find_override(facts, forced)
 
 
 def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
-    narrow = [setting for setting in settings if _is_narrow(facts, setting)]
-    unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
+    chosen = [
+        one for one in settings if one.name in _CHOICES and "," not in one.value and not one.value.startswith("^")
+    ]
+    # Those that leave only one choice; with EFA that is NCCL_PROTO=simple anyway.
+    narrow = [
+        one for one in chosen if not (one.name == "NCCL_PROTO" and one.value.lower() == "simple" and efa_hints(facts))
+    ]
+    # Naming LL128 or only excluding others enables it, also on machines not known to have NVLink; by default NCCL does
+    # so only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption').
+    has_nvlink = (facts.platform and facts.platform.nvlink) or facts.with_role("nvswitch")
+    unchecked = [] if has_nvlink else [one for one in settings if any("LL128" in some for some in _protocols(one))]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     harmful: list[Setting] = []
     is_required = is_google_network(facts)
@@ -62,25 +74,6 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
 
 
-def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
-    """Return whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
-    if (setting.name, setting.value) != ("NCCL_PROTO", "simple"):
-        return False
-    if "Libfabric" not in (facts.job.network.name or "Libfabric"):
-        return False
-    plugin_processes = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
-    return not plugin_processes.issuperset(setting.processes)
-
-
-def _is_unchecked(facts: Facts, setting: Setting) -> bool:
-    """Return whether it names LL128 or only excludes others: both enable it on machines not known to have NVLink.
-
-    NCCL enables LL128 by default only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption').
-    """
-    has_nvlink = (facts.platform and facts.platform.nvlink) or facts.with_role("nvswitch")
-    return not has_nvlink and any("LL128" in protocols for protocols in _protocols(setting))
-
-
 def _leaves_only_ll(setting: Setting) -> bool:
     return setting.name == "NCCL_PROTO" and all(protocols == {"LL"} for protocols in _protocols(setting))
 
@@ -91,13 +84,6 @@ def _protocols(setting: Setting) -> Iterator[set[str]]:
         words = entry.rpartition(":")[2].upper()
         named = set(words.removeprefix("^").split(","))
         yield {"LL", "LL128", "SIMPLE"} - named if words.startswith("^") else named
-
-
-def _is_narrow(facts: Facts, setting: Setting) -> bool:
-    """Return whether it leaves only one choice; with EFA that is NCCL_PROTO=simple anyway."""
-    if setting.name not in _CHOICES or setting.value.startswith("^") or "," in setting.value:
-        return False
-    return not (setting.name == "NCCL_PROTO" and setting.value.lower() == "simple" and efa_hints(facts))
 
 
 def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
@@ -218,10 +204,6 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
     return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
-_COMING = (1, 2)
-"""States of NVML in which a GPU has not joined its fabric: not started, in progress."""
-
-
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own statement, CUDA's refusal to import, GPUs that have not joined, and NET inside one domain."""
     stated = facts.notices("nccl/mnnvl-not-working", "rccl/rccl-mnnvl-not-working", "nccl/mnnvl-unsupported")
@@ -250,7 +232,9 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     elif service:
         yield Hit(service, {"service": True})
     elif unready := domains and [
-        line for line in facts.notices("nccl/mnnvl-fabric") if value(line, "state") in _COMING
+        line
+        for line in facts.notices("nccl/mnnvl-fabric")
+        if value(line, "state") in (1, 2)  # not started, in progress
     ]:
         named = {"unready": {host for line in unready for host in line.hosts}, "state": value(unready[0], "state")}
         yield Hit(unready, named)
@@ -288,7 +272,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
 
     Also a log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc).
     """
-    calls = [failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)]
+    calls = [failure.notice for failure in cuda.failures(facts) if cuda.is_of_fabric(failure)]
     failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
     given_up = facts.notices("nccl/nvls-bind-given-up")
     if notices := [*failed, *given_up]:
@@ -308,9 +292,6 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
             yield Hit(last, {"open": True})
 
 
-_HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
-
-
 def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's line on machines with Hopper or newer GPUs behind an NVSwitch, or '0 nvls channels' on request.
 
@@ -318,7 +299,8 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
     """
     platform, without = facts.platform, facts.notices("nccl/nvls-not-available")
     local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
-    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
+    models = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
+    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in models
     has_nvswitch = has_model or bool(facts.notices("nccl/mnnvl-fabric"))
     if local and max(local) < 3:
         return  # NVLS needs three ranks on a host
@@ -331,9 +313,6 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
             yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
 
 
-_OFF = ("0", "-1", "none")
-
-
 def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
     """Find windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
     if registered := facts.notices("nccl/symmetric-registration-unsupported"):
@@ -341,7 +320,8 @@ def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
         lacks = [name for name in ("cumem", "gin", "gdr") if any(value(notice, name) == 0 for notice in stated)]
         named = {"lacks": lacks, "stated": stated}
         yield Hit(registered, named, evidence=[*registered, *stated])
-    asked = [one for one in facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE") if one.value.lower() not in _OFF]
+    asked = facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE")
+    asked = [one for one in asked if one.value.lower() not in ("0", "-1", "none")]
     failed = facts.plugin("GIN", "failed")
     if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
         yield Hit(named={"asked": asked}, evidence=[*failed, *asked])

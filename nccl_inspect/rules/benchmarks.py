@@ -57,13 +57,10 @@ def bandwidth_uneven(facts: Facts) -> Iterator[Hit]:
     yield Hit([], named, facts.job.ranks_seen, worst.hosts or facts.hosts(), lines)
 
 
-_LONG = 30.0
-"""Seconds: large jobs need some, and lazily loaded kernels do."""
-
-
 def init_slow(facts: Facts) -> Iterator[Hit]:
     """Find the slowest communicator in NCCL's own timings (2.22 and later), if a phase took half of it."""
-    timed = [(timing, comm) for comm in facts.job.communicators for timing in comm.timings if timing.total >= _LONG]
+    least = 30.0  # seconds: large jobs need some, and lazily loaded kernels do
+    timed = [(timing, comm) for comm in facts.job.communicators for timing in comm.timings if timing.total >= least]
     for timing, comm in sorted(timed, key=lambda pair: -pair[0].total)[:1]:
         phase = max(timing.phases, key=timing.phases.__getitem__, default="")
         seconds = timing.phases.get(phase, 0.0)

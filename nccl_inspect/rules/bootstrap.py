@@ -30,10 +30,6 @@ from nccl_inspect.judging.transfers import hosts_by_address
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
-_START = 5
-"""Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
-
-
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
 
@@ -48,7 +44,8 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     if not (notices := failed or ([] if has_built_communicator(facts) else again)):
         return
     is_over = bool(failed or facts.job.ended_by)
-    is_late = any(int(value(one, "attempt") or _START + 1) > _START for one in again)
+    # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
+    is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)
     chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
     words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
     families = {
@@ -95,8 +92,6 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
 
 _DOCKER = "172.17."
 """Docker's first bridge."""
-_SOCKETS = ("Socket", "FastSocket")
-"""Networks that use all interfaces."""
 
 
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
@@ -119,7 +114,9 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
     named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
     spans, net = facts.spans_hosts(), facts.job.network.name
-    may_use_tcp = net in _SOCKETS if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
+    may_use_tcp = (
+        net in ("Socket", "FastSocket") if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
+    )
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
     if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
         has_failed = bool(failed or ended_by)
@@ -140,7 +137,8 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
     lost = str(known.get("lost", ""))
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
-    notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
+    notices = [one.notice for one in used]
+    words = list_words((f"{one.name} ({one.address or 'no address'})" for one in used), limit=2)
     good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
     named = {
@@ -191,7 +189,10 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
     )
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    let_in = list(filter(networks.allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
+    # NCCL excludes lo, which comes first, and docker's interfaces by default, but only if the user sets no list
+    # (src/misc/socket.cc).
+    lists = [one for one in facts.user_settings("NCCL_SOCKET_IFNAME") if one.value.startswith("^")]
+    let_in = [one for one in lists if not any(map("lo".startswith, networks.listed_names(one.value)))]
     job, is_built = facts.job, has_built_communicator(facts)
     shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
     named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
@@ -212,17 +213,20 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
 
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
 """Those on sockets; others concern shared memory, files and threads."""
-_BOOTSTRAP_FILE, _SOCKET_FILE = "bootstrap.", "socket."
-_STOPPED = 3
-"""What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc)."""
-_CALLERS = ("init.", "group.", "enqueue.", "collectives.")
-"""A frame of these files means that the error reached NCCL's caller, which reports it as well."""
 
 
 def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
     is_built = has_built_communicator(facts)
-    if errors := _find_bootstrap_errors(facts, is_built=is_built):
+    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
+    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
+    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
+    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
+    # For mixed-networks and bootstrap-no-interface.
+    judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
+    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
+    if errors := [notice for notice in errors if id(notice) not in judged]:
         named = {
             "working": is_built and not facts.job.failed,
             "other family": networks.NO_FAMILY in error_of(errors[0]),
@@ -232,39 +236,27 @@ def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
         yield Hit(frames, {"frame": frames[-1].message.partition(" ->")[0]})
 
 
-def _find_bootstrap_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
-    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
-    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
-    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
-    # For mixed-networks and bootstrap-no-interface.
-    judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
-    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
-    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
-    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
-    return [notice for notice in errors if id(notice) not in judged]
-
-
 def _find_frames(facts: Facts) -> list[Notice]:
     """Find frames of the bootstrap, if no line says why it failed and none shows that the error reached the caller."""
     frames = facts.with_event(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
     codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
-    set_up = (_BOOTSTRAP_FILE,) if codes == {_STOPPED} else (_BOOTSTRAP_FILE, _SOCKET_FILE)
+    # What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc).
+    set_up = ("bootstrap.",) if codes == {3} else ("bootstrap.", "socket.")
+    # A frame of one of these files means that the error reached NCCL's caller, which reports it as well.
+    callers = ("init.", "group.", "enqueue.", "collectives.")
     is_judged = (
         any(notice.level == "WARN" for notice in facts.job.notices)
         or any(comm.completed for comm in facts.job.communicators)
         or facts.errors(forced_ends=False)
-        or any(file.startswith(_CALLERS) for file in files)
+        or any(file.startswith(callers) for file in files)
     )
     return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
 
 
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
-_STORE_WAITS = ("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
 _JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
-_MOST_RANKS = 1 << 17
-"""Ranks that may be those of a job."""
 _STORE_ERRORS = (
     "torch/store-listen-failed",
     _JOIN,
@@ -276,15 +268,13 @@ _AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-
 """While NCCL is up, these follow from an end that may not be in this log."""
 
 
-_RAISED = "DistNetworkError: "
-"""Where PyTorch gave up, and no longer tries again."""
-
-
 def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
-    errors += [one for one in facts.notices("torch/store-name-unresolved") if _RAISED in one.message and not errors]
-    waits = facts.notices(*_STORE_WAITS) if not errors and not facts.job.last_lines else []
+    if not errors:  # where PyTorch gave up, and no longer tries again
+        errors = [one for one in facts.notices("torch/store-name-unresolved") if "DistNetworkError: " in one.message]
+    waits = facts.notices("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
+    waits = waits if not errors and not facts.job.last_lines else []
     if is_still(facts, waits):
         yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
@@ -340,7 +330,7 @@ def _find_missing(errors: list[Notice], ranks: set[int]) -> set[int]:
     came = complaining | {0 for error in counted if error.production == _JOIN}
     present = max((int(value(error, "present")) for error in counted), default=0)
     expected = max((int(value(error, "expected")) for error in counted), default=0)
-    if not (counted and complaining) or len(came) != present or expected > _MOST_RANKS:
+    if not (counted and complaining) or len(came) != present or expected > 1 << 17:  # more than a job has
         return set()
     return set(range(expected)) - came
 

@@ -12,8 +12,6 @@ from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import ranks_word
 
-_MODELS = "torch/models-differ"
-
 
 def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the exceptions, unless the program continued."""
@@ -31,7 +29,9 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
         }
         odd = set[int]()
-        if some[0].production == _MODELS:  # those whose number of parameters is not that of most ranks in the log
+        if (
+            some[0].production == "torch/models-differ"
+        ):  # those whose number of parameters is not that of most ranks in the log
             counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
             counts |= {int(value(one, "rank")): value(one, "params") for one in some}
             (usual, number), *_ = Counter(counts.values()).most_common(1)

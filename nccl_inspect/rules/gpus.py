@@ -13,7 +13,6 @@ from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
@@ -35,7 +34,6 @@ GENERATIONS = (
 )
 """GPUs with the same first release of NCCL: their names, as the driver and machine types have them, and the release."""
 
-_ASSERTED = 710
 _TELLING = (500, 704, 801)
 """Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
@@ -47,7 +45,7 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     without_file = [one for one in cuda.failures(facts) if one.file is None]
     of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.knows(one.code, "means")]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == _ASSERTED else []
+        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == 710 else []
         named = {
             "PyTorch": not of_nccl,
             "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
@@ -84,7 +82,6 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
     return failed
 
 
-_CONNECT = ("transport", "proxy", "channel")
 _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
@@ -105,8 +102,8 @@ def _is_of_connect(failure: cuda.Failure) -> bool:
     if file.endswith("transport/shm.cc"):
         return code not in cuda.NO_HOST_MEMORY
     if file.endswith("transport/nvls.cc"):
-        return not is_of_fabric(failure)
-    return code not in AT_START or file.startswith(_CONNECT)
+        return not cuda.is_of_fabric(failure)
+    return code not in AT_START or file.startswith(("transport", "proxy", "channel"))
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
@@ -153,8 +150,6 @@ def _code(notice: Notice) -> int | None:
 
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
 """With these, several ranks may share a GPU, or host names do not identify hosts."""
-_DISTINGUISHES_MIG = (2, 30)
-"""The first release that distinguishes MIG instances and supports ranks that share a GPU."""
 
 
 def duplicate_gpu(facts: Facts) -> Iterator[Hit]:
@@ -177,8 +172,8 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
 
     If NCCL built the communicator, there is no conflict: two machines have the same name.
     """
-    if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
-        return
+    if facts.enabled_settings(*_SHARING) or any(order(text) >= (2, 30) for text in facts.job.nccl_versions):
+        return  # 2.30 and later distinguish MIG instances and support ranks that share a GPU
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     chosen = [(notice.event, host) for notice in facts.with_event(BootstrapInterface) for host in notice.hosts]
     addresses = group_sets(
@@ -204,7 +199,6 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             return
 
 
-_TRUE = 1
 _STATES = {
     0: "bandwidth is degraded",
     2: "routes are being updated",
@@ -212,8 +206,6 @@ _STATES = {
     6: "accesses timed out",
 }
 """The lowest of two bits each: 1 is yes, 2 no, 0 not supported (ctrl2080gpu.h of NVIDIA/open-gpu-kernel-modules)."""
-_CONFIGURATION = 8
-"""The lowest of four bits."""
 _WRONG = {
     2: "the system GUID is wrong",
     3: "the serial number of the chassis is wrong",
@@ -231,15 +223,15 @@ def gpu_degraded(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors)
     stated = ((notice, str(value(notice, "health"))) for notice in facts.notices("nccl/mnnvl-fabric"))
     masks = [(notice, int(mask, 16)) for notice, mask in stated if mask.startswith("0x")]
-    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == _TRUE]:
+    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == 1]:
         faults = dict.fromkeys(fault for _, mask in sick for fault in decode_health(mask))
         yield Hit([notice for notice, _ in sick], {"faults": list(faults), "mask": value(sick[0][0], "health")})
 
 
 def decode_health(mask: int) -> list[str]:
     """Return what a health mask says is wrong; nothing where all is well, or not reported."""
-    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == _TRUE]
-    configuration = mask >> _CONFIGURATION & 15
+    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == 1]
+    configuration = mask >> 8 & 15
     return [*faults, _WRONG[configuration]] if configuration in _WRONG else faults
 
 
@@ -249,13 +241,11 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
 _OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
-_CODES = (214, 220, 226)
-"""Their numbers."""
 
 
 def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
-    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
+    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in (214, 220, 226)]
     stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _text_of(n)]
     lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
@@ -271,7 +261,12 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_proved = not stated and "certain" in surely
     hurt = [error for error in facts.errors(forced_ends=False) if not any(error is line for line in kernel)]
     is_over = facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer")
-    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not is_over
+    # Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank.
+    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
+    pids = {str(last.process.pid) for last in facts.job.last_lines}
+    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
+    is_explained = bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
+    is_unrelated = surely == {"possible"} or is_explained or not is_over
     named = {
         "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
@@ -285,14 +280,6 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
     effects = [] if named["old"] else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
     yield Hit([*notices, *effects], named, ranks=ranks, hosts=hosts, evidence=[*notices, *effects])
-
-
-def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
-    """Return whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
-    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
-    pids = {str(last.process.pid) for last in facts.job.last_lines}
-    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
-    return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
 
 
 def _text_of(notice: Notice) -> str:
@@ -344,14 +331,15 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
 _REQUEST = compile_later(
     r"Tried to allocate ([\d.]+) (.?)i?B.{0,20}? (?:has a total capaci?ty of|\(GPU \d+;) ([\d.]+) (.?)i?B"
 )
-_UNITS = " KMGTPE"
 
 
 def _find_excess(notice: Notice) -> dict[str, object]:
     """Return what was asked for and what the GPU has in all, where that is less."""
     if not (match := _REQUEST.search(notice.message)):
         return {}
-    sizes = [float(size) * 1024.0 ** max(_UNITS.find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))]
+    sizes = [
+        float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))
+    ]
     asked, whole = (f"{size} {unit}iB" for size, unit in (match.group(1, 2), match.group(3, 4)))
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
 
@@ -363,8 +351,6 @@ _FAULT = compile_later(
 )
 """A fault or a difference between ranks, not a check that could not be made."""
 _DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
-_MOST_RANKS = 1 << 17
-"""Ranks of a range that may be one of a job."""
 
 
 def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
@@ -380,30 +366,23 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
         parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
-        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[:_MOST_RANKS])}
+        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[: 1 << 17])}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
-
-
-_NO_KERNEL = (98, 209)
-"""Invalid device function; no kernel image is available for execution on the device."""
-_TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
-"""NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
-launch."""
-_COUNTS_LINKS = "2.15.1"
-"""The first release that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that one end
-of a link may be missing."""
 
 
 def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     """Find kernels that the GPU rejects, and links that a release overlooks; an old release that works is fine."""
     crashed = [call for call in cuda.failed_calls(facts, "enqueue.cc", "init.cc") if cuda.code_of(call) == 1]
-    small = facts.notices(*_TOO_SMALL)
-    refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in _NO_KERNEL]
+    # Kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at launch.
+    small = facts.notices("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
+    refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in (98, 209)]
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
     known = [(order(first), words, first) for name in gpus for words, names, first in GENERATIONS if names.search(name)]
-    limit, generation, first = max(known, default=(order(_COUNTS_LINKS), "", ""))
+    # 2.15.1 is the first that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that
+    # one end of a link may be missing.
+    limit, generation, first = max(known, default=(order("2.15.1"), "", ""))
     overlooked = facts.notices("nccl/topology-reverse-path")
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < limit for release in releases)

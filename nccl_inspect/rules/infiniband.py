@@ -10,12 +10,6 @@ from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
-_TO_THE_PEER = (
-    *("Invalid argument", "No data available"),
-    *("Connection timed out", "No route to host", "Network is unreachable"),
-)
-"""Errors of modify_qp; the second is that of an empty row of the GID table."""
-
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
@@ -47,9 +41,6 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
 
 
-_MAPPED = "::ffff:"
-
-
 def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     """Find queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = facts.notices("nccl/ib-call-failed")
@@ -68,7 +59,7 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
         "chosen": chosen,
         "link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own),
         "link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair),
-        "of two families": any(local.startswith(_MAPPED) != remote.startswith(_MAPPED) for local, remote in gids),
+        "of two families": any(local.startswith("::ffff:") != remote.startswith("::ffff:") for local, remote in gids),
         "known": links,  # else, without addresses, the card may be InfiniBand
     }
     yield Hit(failed, named, evidence=[*failed, *own, *chosen])
@@ -77,11 +68,13 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
 def _find_unconnected(facts: Facts) -> list[Notice]:
     """Return the queue pairs that a NIC refuses to connect to their peer."""
     calls = facts.notices("nccl/ib-call-failed")
+    # The second is the error of an empty row of the GID table.
+    errors = ("Invalid argument", "No data available", "Connection timed out", "No route to host")
     return [
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
+        and str(value(notice, "error")).startswith((*errors, "Network is unreachable"))  # markup may follow
         and value(notice, "to_state") in (None, "RTR")
         and value(notice, "local_gid") != "N/A"
     ]
@@ -131,10 +124,6 @@ def _links(notice: Notice) -> dict[str, str]:
     return {str(card[1]): str(card[-1]) for card in networks.cards_of(notice)}
 
 
-_USUAL_WAIT = 18
-"""NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
-
-
 def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
     late = transfers.echoes_of_another(facts)
@@ -151,7 +140,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
         return
     notices, silent = [*failed, *survived], transfers.silent_peers(facts, failed)
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
-    short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
+    short = [setting for setting in waits if 0 < int(setting.value) < 18]  # the default from 2.14 on; 20 from 2.23 on
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
@@ -164,19 +153,14 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
         "survived": not (failed or lost),
         "refused by others": facts.completions(*transfers.OTHER_ROOTS),
     }
-    ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
-    yield Hit(notices, named, ranks or None, silent or None, [*[*notices, *lost][:4], *chosen])
-
-
-def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
-    """Return the ranks of some hosts; those that use the NICs of these names, the rails of the reporters, if any do."""
-    ranks = {rank for host in facts.job.hosts if host.name in hosts for rank in host.ranks}
-    on_rails = {
+    ranks = {rank for host in facts.job.hosts if host.name in silent for rank in host.ranks}
+    devices = {str(value(notice, "device")) for notice in failed}
+    on_rails = {  # those that use the NICs of these names, the rails of the reporters
         path.dst
         for path in facts.inter_host_rdma_paths()
         if path.dst in ranks and any(link.receive and link.receive.nic in devices for link in path.links)
     }
-    return on_rails or ranks
+    yield Hit(notices, named, on_rails or ranks or None, silent or None, [*[*notices, *lost][:4], *chosen])
 
 
 def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:

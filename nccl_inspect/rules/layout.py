@@ -9,7 +9,7 @@ from operator import eq
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
@@ -31,7 +31,11 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
     """
     attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
     unshared = [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
-    by_host = _find_addresses(facts)
+    # The interfaces in use, by host, name and address.
+    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
+    for one in listed_interfaces(facts):
+        for host in one.notice.hosts if one.address and not (one.is_of_one_machine or one.is_loopback) else ():
+            by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
@@ -61,16 +65,6 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         return
 
 
-def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
-    """Return the interfaces in use, by host, name and address."""
-    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
-    for one in listed_interfaces(facts):
-        if one.address and not one.is_of_one_machine and not one.is_loopback:
-            for host in one.notice.hosts:
-                by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
-    return by_host
-
-
 def _are_pids_apart(facts: Facts, host: str) -> bool:
     """Return whether the processes of a host fall into two groups of pids that are far from each other.
 
@@ -83,10 +77,6 @@ def _are_pids_apart(facts: Facts, host: str) -> bool:
     widest, begin = max(gaps)
     groups = [pid for pid in pids if pid < begin], [pid for pid in pids if pid >= begin]
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
-
-
-_COST = Estimate("", (cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
-"""For a whole job: 2.4 times the time."""
 
 
 def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
@@ -105,19 +95,24 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     # With ranks that share a host, a communicator with one rank per host is just a data-parallel group.
     is_shared = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
     is_shared |= any((comm.local_ranks or 0) > 1 for comm in facts.job.communicators)
-    bus_ids = _bus_ids(facts)
+    bus_ids = [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
     are_machines = len(bus_ids) > 1 and len(set(bus_ids)) == 1  # no two GPUs of one have the same PCI address
     if not paths or facts.paths("intra") or is_shared or are_machines or is_apart:
         return
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
     shared = next((node for node in nodes if nodes.count(node) > 1), None)
-    index = 0 if shared else _find_high_index(facts)
+    # The highest index of a GPU: above 0, a machine has several, although each host shows only one GPU. With one bus
+    # id, all hosts may use the same GPU of a machine.
+    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
+    is_known = not shared and len(bus_ids) > 1
+    index = max((facts.gpu(*end).nvml_dev or 0 for end in ends if is_known), default=0)
     gpus = machine.gpus if machine else None
     if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
         members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
         yield Hit(
             named={
@@ -131,24 +126,12 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "net": net,
                 "fast": fast,
                 "less": compare_rates(net, fast) if net and fast else "",
-                "cost": _COST,
+                "cost": Estimate("", (cost,)),  # for a whole job: 2.4 times the time
             },
             ranks=members or paths.ends(),
             evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
-
-
-def _bus_ids(facts: Facts) -> list[str]:
-    return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
-
-
-def _find_high_index(facts: Facts) -> int:
-    """Return the highest index of a GPU: above 0, a machine has several, although each host shows only one GPU."""
-    if len(_bus_ids(facts)) < 2:
-        return 0  # all hosts may use the same GPU of a machine
-    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
-    return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
@@ -215,7 +198,11 @@ def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
         return  # NVLink connects these nodes
     sizes = facts.with_role("parallel-sizes")
     size, *others = {int(value(notice, "tp") or 0) for notice in sizes} or {0}
-    local, world = _ranks_of_a_node(facts), facts.job.world_size or 0
+    local, world = None, facts.job.world_size or 0
+    for comm in (one for one in facts.job.communicators if one.id == "world"):
+        local = comm.local_ranks
+        if local is None and len(comm.started) == comm.nranks:  # else ranks may be missing from the log
+            local = max(len(host.ranks) for host in facts.job.hosts)
     if not others and local is not None and facts.spans_hosts() and local < size <= world:
         groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
         yield _hit(facts, groups, {"size": size, "local": local}, first_evidence(sizes))
@@ -247,30 +234,14 @@ def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
     """Return the communicators of process groups with a tensor-parallel name, with lines that name them."""
     members: dict[str, list[Wait]] = {}
     for notice in facts.job.notices:
-        group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        event = notice.event
+        group = group_of(notice.message) if event and event.dialect == "torch" else None
         if group is not None and _IS_TP.search(group):
-            members.setdefault(group, []).append(_waiting_rank(notice, group))
+            member, rank = value(notice, "rank"), value(notice, "global_rank")
+            if isinstance(event, CollectiveTimeout):
+                member, rank = event.rank, event.global_rank
+            place = Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
+            members.setdefault(group, []).append(place)
     groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
     matched = [(comm, place) for comm, place in groups if comm is not None]
     return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
-
-
-def _waiting_rank(notice: Notice, group: str) -> Wait:
-    """Return the rank that a line of a process group names as its origin."""
-    event = notice.event
-    if isinstance(event, CollectiveTimeout):
-        member, rank = event.rank, event.global_rank
-    else:
-        values = dict(getattr(event, "values", ()))
-        member, rank = values.get("rank"), values.get("global_rank")
-    return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
-
-
-def _ranks_of_a_node(facts: Facts) -> int | None:
-    """Return the largest number of ranks on a host; None if ranks may be missing from the log."""
-    world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
-    if world is None:
-        return None
-    if world.local_ranks is not None:
-        return world.local_ranks
-    return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None

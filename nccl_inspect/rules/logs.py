@@ -22,23 +22,17 @@ def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
         yield Hit(evidence=sparse, named={"warnings": any(notice.level != "VERSION" for notice in sparse)})
 
 
-_SHAPES = 4
-"""Lines of this many shapes do not end at the same column by chance."""
-
-
 def lines_cut_off(facts: Facts) -> Iterator[Hit]:
     """Find unrecognized lines most shapes of which are as long as the longest one."""
     unknown = facts.job.unrecognised
     lengths = Counter(len(shape.example.text) for shape in unknown)
     width = max(lengths, default=0)
-    if lengths[width] >= max(_SHAPES, len(unknown) / 2):
+    if lengths[width] >= max(4, len(unknown) / 2):  # so many shapes do not end at the same column by chance
         cut = [shape for shape in unknown if len(shape.example.text) == width]
         named = {"lines": sum(shape.count for shape in cut), "width": width}
         yield Hit(named=named, evidence=[shape.example for shape in cut])
 
 
-_SHARE, _NEARLY_ALL = 0.01, 0.9
-"""Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
 _TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
@@ -50,10 +44,10 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         sum(getattr(source, f"{kind}_lines") for source in facts.job.sources)
         for kind in ("damaged", "repaired", "nccl")
     )
-    if lost + repaired > lines * _SHARE:
+    if lost + repaired > lines * 0.01:  # even in torn blocks most lines are whole
         examples = facts.job.damaged
         written_into = repaired or any(_TWO.search(example.text) for example in examples)
-        alike = lost >= _NEARLY_ALL * lines and not written_into
+        alike = lost >= 0.9 * lines and not written_into
         named = {
             "torn": lost + repaired,
             "lines": f"{lines:,}",
@@ -65,17 +59,12 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=examples or facts.job.repaired)
 
 
-_MANY = 10_000
-_REPEATED = 100
-"""Fewer repeats are not a flood, however short the log is."""
-
-
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
     repeated = [
         notice
         for notice in facts.job.notices
-        if notice.count >= _REPEATED
+        if notice.count >= 100  # fewer repeats are not a flood, however short the log is
         and (
             notice.level in STATEMENTS
             or getattr(notice.event, "tone", "info") != "info"
@@ -84,14 +73,9 @@ def log_flood(facts: Facts) -> Iterator[Hit]:
     ]
     total = sum(notice.count for notice in repeated)
     lines = sum(source.lines for source in facts.job.sources)
-    if any(notice.count > _MANY for notice in repeated) or total * 2 > lines:
+    if any(notice.count > 10_000 for notice in repeated) or total * 2 > lines:
         repeated.sort(key=lambda notice: notice.place)
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
-
-
-_BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
-_MANY_OTHERS = 100
-"""Lines of other programs after NCCL's last one: more than a job prints that is still starting."""
 
 
 def log_incomplete(facts: Facts) -> Iterator[Hit]:
@@ -102,6 +86,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     last = [] if len(job.paths) else [one.evidence for one in job.last_lines]
     is_info = any(line is None or " NCCL INFO " in line.text for line in last)  # lines without information are not kept
     files = [source.name for source in job.sources if not source.name.startswith("<")]
+    beginning = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
     if len(job.paths) and job.excerpt:
         yield Hit(named={"excerpt": True})
     elif len(job.paths):
@@ -109,11 +94,14 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
+            homes = [(rank, placement.home(facts, rank)) for rank in sorted(missing)[:2]]
+            places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
+            where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
+            yield Hit(named={"missing": missing, "where": where, "file": is_file})
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unfinished")})
     elif (
-        is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, _BEGINNING))
+        is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, beginning))
     ):
         pods = [one.process.apart for one in job.last_lines if "/" in one.process.apart]
         yield Hit(
@@ -126,17 +114,11 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     elif is_info and not job.communicators:
         end = max((line.line for line in last if line), default=0)
         source = job.sources[0]
-        if end and len(job.sources) == 1 and source.lines - end >= _MANY_OTHERS and not source.newest_first:
+        # Other programs print fewer lines after NCCL's last one in a job that is still starting.
+        if end and len(job.sources) == 1 and source.lines - end >= 100 and not source.newest_first:
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}"})
         else:
             yield Hit(named={"end": at_end.list_possible_ends(facts)})
-
-
-def _homes(facts: Facts, missing: list[int]) -> str:
-    """Return host and GPU of the first ranks where the order of the ranks shows them."""
-    homes = [(rank, placement.home(facts, rank)) for rank in missing[:2]]
-    places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
-    return f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
 
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:

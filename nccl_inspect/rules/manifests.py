@@ -14,7 +14,6 @@ from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, match, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.remedies import COMMENT, look_up
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
 
 
-_FILLS_GPU = "graph/xml.cc"
-"""The file of ncclTopoFillGpu, which asks NVML for the GPU of each rank of the host by its bus id."""
-_BY_BUS_ID, _NOT_FOUND = "DeviceGetHandleByPciBusId", "Not Found"
 _UNREACHED = (101, 217)
 """CUDA's errors if this process has no such GPU, or no peer access to it: NCCL checks both before it chooses P2P,
 except for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
@@ -40,7 +36,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     """
     isolated: set[str | None] = set(facts.job.isolated_hosts)
     named: dict[str, object] = {"source": SHM.link}
-    failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
+    failed = [notice for notice in cuda.find_unshared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
         ranks = ranks_in(failed)
@@ -53,13 +49,14 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     unfound = [
         notice
         for notice in facts.notices("nccl/nvml-failed")
-        if value(notice, "call") == _BY_BUS_ID and str(value(notice, "error")).strip() == _NOT_FOUND
+        if value(notice, "call") == "DeviceGetHandleByPciBusId" and str(value(notice, "error")).strip() == "Not Found"
     ]
     if unfound:
         processes = {process for notice in unfound for process in notice.processes}
         several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(unfound))
         split = any(notice.earliest.device for notice in unfound)
-        stopped = propagated_errors.frames(facts, files=_FILLS_GPU)
+        # ncclTopoFillGpu asks NVML for the GPU of each rank of the host by its bus id.
+        stopped = propagated_errors.frames(facts, files=("graph/xml.cc",))
         named |= {"hidden": True, "split": split, "several": several, "stopped": stopped}
         yield Hit([*unfound, *stopped[:1]], named)
 
@@ -101,18 +98,16 @@ def _hit(
     )
 
 
-_BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
-
-
 def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find options of sbatch and srun that explain GPU memory that could not be shared."""
     faults = workloads.faults("gpus-bound-to-tasks", findings)
     scripts = contents_of(facts.job.artifacts, "slurm_script") if faults else ()
+    bindings = ("single", "per_task", "map_gpu", "mask_gpu")
     bound = [
         (script.name, option)
         for script in scripts
         for option in script.options
-        if option.name == "--gpus-per-task" or (option.name == "--gpu-bind" and option.value.startswith(_BINDINGS))
+        if option.name == "--gpus-per-task" or (option.name == "--gpu-bind" and option.value.startswith(bindings))
     ]
     if bound:
         file, option = bound[0]
@@ -170,7 +165,6 @@ def _has_cards(cases: list[Case]) -> bool:
     return any(case.container.privileged or requests_device(case.container) for case in cases)
 
 
-_PAGES = "hugepages-2Mi"
 _NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
 _CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
@@ -183,8 +177,8 @@ def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
     shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
     cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-"))
     if touched:
-        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})])
-        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
+        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {"hugepages-2Mi": "5120Mi"})])
+        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no hugepages-2Mi") for case in cases]
         yield _hit(cases, touched, lines, steps, stated=stated)
 
 
@@ -192,17 +186,19 @@ def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))
 
 
-_LARGE = 1 << 30
-
-
 def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find registrations that fail for lack of locked memory, and containers without the capability."""
     faults = workloads.faults("ipc-lock-missing", findings)
     shown = [effect for effect in faults if "locked memory" in effect.cause]
-    cases, touched = match(facts, shown, _may_not_lock)
+    locks, large = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK"), 1 << 30
+
+    def is_limited(pod: Pod, one: Container) -> bool:
+        return pod.is_whole and not one.privileged and (one.memlock or 0) < large
+
+    cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and one.capabilities.isdisjoint(locks))
     is_of_user = not touched
-    if is_of_user:
-        cases, touched = match(facts, shown, _is_of_user)
+    if is_of_user:  # who does not get the added capability: containers have no ambient capabilities
+        cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and bool(one.user))
     if touched:
         docker, user = cases[0].pod.kind == "container", cases[0].container.user if is_of_user else None
         change = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
@@ -222,36 +218,25 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
         )
 
 
-def _may_not_lock(pod: Pod, container: Container) -> bool:
-    allowed = container.privileged or not container.capabilities.isdisjoint(("IPC_LOCK", "ALL", "CAP_IPC_LOCK"))
-    return pod.is_whole and not allowed and (container.memlock or 0) < _LARGE
-
-
-def _is_of_user(pod: Pod, container: Container) -> bool:
-    """Return whether a non-root user does not get the added capability: containers have no ambient capabilities."""
-    return pod.is_whole and not container.privileged and bool(container.user) and (container.memlock or 0) < _LARGE
-
-
 def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults("pods-isolated", findings)
     cases, touched = match(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
     if touched:
-        gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
+
+        def ask_for_all(case: Case) -> list[Change]:
+            """Return one pod per node with all its GPUs."""
+            machine = workloads.machine(facts, case.pod)
+            name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
+            return [Change(("resources", "limits"), {name: (machine and machine.gpus) or "<GPUs of the node>"})]
+
+        gpus = workloads.patches(cases, ask_for_all)
         shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
         share = "IpcMode: private" if cases[0].pod.kind == "container" else "no hostIPC"
         nodes = workloads.nodes(facts)
         places = ((case, case.pod.node or nodes.get(case.pod.name, "")) for case in cases)
         lines = [case.line(f"one GPU, {share}" + (f", nodeName: {node}" if node else "")) for case, node in places]
         yield _hit(cases, touched, lines, chain(gpus, shared))
-
-
-def _all_gpus(facts: Facts, case: Case) -> Change:
-    """Return one pod per node with all its GPUs."""
-    machine = workloads.machine(facts, case.pod)
-    gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
-    name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
-    return Change(("resources", "limits"), {name: gpus})
 
 
 def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
@@ -325,16 +310,12 @@ def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:
     return [Change(("resources", "limits"), limits), *locked]
 
 
-_NO_ROOM = ("no room", "most often /dev/shm")
-"""Beginnings of the cause if the size is at fault."""
-_SMALL = 1 << 30
-"""Bytes per GPU that NCCL alone never fills: a segment takes up to some tens of MB."""
-
-
 def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find segments that had no room, and the volume mounted at /dev/shm."""
-    shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(_NO_ROOM)]
-    cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
+    at_fault = ("no room", "most often /dev/shm")  # beginnings of the cause if the size is at fault
+    shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(at_fault)]
+    # A segment takes up to some tens of MB: NCCL alone never fills 1 GiB per GPU.
+    cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.shm < (1 << 30) * max(one.gpus, 1))
     if touched:
         first = cases[0].container
         size, default = int(first.shm) >> 20, first.has_default_shm

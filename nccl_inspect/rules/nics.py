@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import networks
@@ -27,13 +27,11 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.networks import is_google_network
 from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
-from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, Link
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
-
-_Rails = dict[tuple[str, int], str]
 
 
 def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
@@ -83,7 +81,7 @@ def _rails_of(notice: Notice) -> list[tuple[int, str]]:
     return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
 
 
-def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: _Rails) -> bool:
+def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str, int], str]) -> bool:
     """Return whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
     if not link.crosses_rails or link.send is None or link.receive is None:
         return False
@@ -176,18 +174,13 @@ def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
 
 _SEVERE = 5
 """This many times fewer NICs are an error."""
-_REFUSED = "nccl/net-device-count-mixed"
-_MOST_NICS = 1024
-"""More than a host can have: a larger number is damaged, and not counted."""
 
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
     fewer, errors = facts.notices("nccl/net-device-count-low"), facts.errors_of_rule("nic-asymmetry")
-    if compared := sorted(
-        facts.notices(_REFUSED, "nccl/net-device-mismatch"), key=lambda notice: notice.production != _REFUSED
-    ):
-        is_collnet, is_refused = _is_collnet(compared[0]), compared[0].production == _REFUSED
+    if compared := [*facts.notices("nccl/net-device-count-mixed"), *facts.notices("nccl/net-device-mismatch")]:
+        is_collnet, is_refused = _is_collnet(compared[0]), bool(facts.notices("nccl/net-device-count-mixed"))
         compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
         fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
         low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
@@ -240,8 +233,9 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
     kinds = [{card[-1] for card in networks.cards_of(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
     nics: dict[str, dict[object, Notice]] = {}
+    most = 1024  # more than a host can have: a larger number is damaged, and not counted
     for notice in lists or facts.with_event(
-        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None and event.nics <= _MOST_NICS
+        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None and event.nics <= most
     ):
         number = getattr(notice.event, "nics", None) or 0
         cards = [card[1:3] for card in networks.cards_of(notice) if not common or card[-1] in common]
@@ -263,10 +257,6 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
-_QUOTED = 2
-"""Ranks and hosts that the evidence shows."""
-
-
 def nic_shared(facts: Facts) -> Iterator[Hit]:
     """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
     hosts = [(one, one.shared) for one in idle_nics(facts) if one.meant and one.shared]
@@ -276,7 +266,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
         paths, side = facts.inter_host_rdma_paths(), (HOSTS[shared.side], RANKS[shared.side])
         ends = [  # of some of these ranks, with a line that names the NIC which they share
             paths.filter_values(side, lambda *end, rank=rank: end == (first.host.name, rank))
-            for rank in sorted(shared.ranks)[:_QUOTED]
+            for rank in sorted(shared.ranks)[:2]
         ]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
         yield Hit(
@@ -292,7 +282,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
             ranks=[rank for _, shared in hosts for rank in shared.ranks],
             hosts=[one.host.name for one, _ in hosts],
             evidence=[
-                *(one.evidence for one, _ in hosts[:_QUOTED]),
+                *(one.evidence for one, _ in hosts[:2]),
                 *(line for own in ends for line in islice(own.end_lines(shared.side), 1)),
                 *policy[:1],
             ],
@@ -306,7 +296,7 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
     paths, switched = facts.inter_host_rdma_paths(), ranks_in(facts.with_role("nvswitch"))
     named = [one for one in facts.user_settings("NCCL_IB_HCA") if one.value and not set("^,").intersection(one.value)]
     used = nics_used(paths)
-    whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= _WHOLE and host.name in used]
+    whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= 8 and host.name in used]
     lists = networks.card_lists(facts)
     is_one_listed = bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
     if named and whole and all(len(used[host.name]) == 1 for host in whole) and is_one_listed:
@@ -388,7 +378,14 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
         return
     named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
     devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
-    explained = all(any(_explains(path, rank, devices[rank]) for path in bad) for rank in failed)
+    # Whether each has a connection that leaves the rail, on a NIC that failed (if NICs are named).
+    links = [(path, link) for path in bad for link in path.links if link.crosses_rails]
+    ends = (end for path, link in links for end in ((path.src, link.send), (path.dst, link.receive)))
+    crossed = {(owner, own.nic) for owner, own in ends if own is not None}
+    explained = all(
+        any(owner == rank and (nic in (None, *devices[rank]) or not devices[rank]) for owner, nic in crossed)
+        for rank in failed
+    )
     straight = paths.exclude(bad).where(
         lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
     )
@@ -402,27 +399,6 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
         )
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})
-
-
-def _explains(path: Path, rank: int, devices: set[str]) -> bool:
-    """Return whether this rank has a connection here that leaves the rail, on a NIC that failed (if NICs are named)."""
-    ends = [(link, end) for link in path.links for end in ((path.src, link.send), (path.dst, link.receive))]
-    return any(
-        link.crosses_rails
-        and own is not None
-        and owner == rank
-        and (own.nic is None or not devices or own.nic in devices)
-        for link, (owner, own) in ends
-    )
-
-
-_WHOLE = 8
-"""GPUs of a whole host with an NVSwitch."""
-_ONE_EACH = 4
-"""On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
-
-_Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
-"""The kinds of communicators that leave a host: hosts with the same kinds can be compared."""
 
 
 @frozen
@@ -464,8 +440,8 @@ class _Judged(Frozen):
     """Number of its ranks that the log lacks."""
     comms: set[str]
     """The communicators that join it with others, in which all of these ranks are connected,"""
-    alike: _Alike
-    """and their kinds."""
+    alike: frozenset[tuple[int, int | None, int | None]]
+    """and their kinds: hosts with the same kinds can be compared."""
 
 
 @once
@@ -486,13 +462,36 @@ def idle_nics(facts: Facts) -> list[Idle]:
         if end.nic_index is not None
     )
     usual = group_sets((judged[name].alike, frozenset(nics)) for name, nics in compared.items())
-    used, listing = nics_used(paths), filter(_devices, networks.card_lists(facts))
-    lists = group_values((name, notice) for notice in listing for name in notice.hosts)
-    results = (
-        _find_idle(facts, one, lists.get(name, []), used.get(name, {}), usual.get(one.alike, set()))
-        for name, one in judged.items()
-    )
-    return [candidate for candidate in results if candidate]
+    in_use, listing, machine = nics_used(paths), filter(_devices, networks.card_lists(facts)), facts.platform
+    listed = group_values((name, notice) for notice in listing for name in notice.hosts)
+    results: list[Idle] = []
+    for name, one in judged.items():
+        lists, used = listed.get(name, []), in_use.get(name, {})
+        kinds, gpus = {_devices(notice) for notice in lists}, len(one.ranks) + one.absent
+        if len(kinds) != 1 or not used:
+            continue  # no list, or lists for single ranks
+        devices = {device[0]: device for device in kinds.pop()}
+        if not used.keys() <= devices.keys() or len(devices) > gpus:
+            continue
+        links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+        unused = {
+            index: device[1]
+            for index, device in devices.items()
+            if index not in used and device[-1] in links and device[1] not in names
+        }
+        # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each of at
+        # least four GPUs, but all ranks in the log use the same one.
+        ports, shared = len(unused) + len(used), _shared_nics(facts).get(name)
+        is_alone = shared is not None and shared.ranks == one.ranks
+        meant = (
+            any(unused.keys() <= nics for nics in usual.get(one.alike, ()))
+            or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
+            or (is_alone and ports == gpus >= 4)
+        )
+        if len(unused) > one.absent:
+            shown = devices[shared.nic][1] if shared else "", lists[0].evidence[0]
+            results.append(Idle(one.host, list(unused.values()), one.absent, used, meant, shared, *shown))
+    return results
 
 
 def _judged_hosts(facts: Facts) -> Iterator[_Judged]:
@@ -521,38 +520,6 @@ def _judged_hosts(facts: Facts) -> Iterator[_Judged]:
         if comms and sizes[host.name] == fewest >= len(ranks):
             alike = frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in comms)
             yield _Judged(host, ranks, fewest - len(ranks), {comm.id for comm in comms}, alike)
-
-
-def _find_idle(
-    facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]], usual: set[frozenset[int]]
-) -> Idle | None:
-    """Return the NICs of a host that nothing uses; ``usual`` are those that hosts use which are alike."""
-    kinds = {_devices(notice) for notice in lists}
-    if len(kinds) != 1 or not used:
-        return None  # no list, or lists for single ranks
-    devices = {device[0]: device for device in kinds.pop()}
-    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
-    if not used.keys() <= devices.keys() or len(devices) > gpus:
-        return None
-    links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
-    unused = {
-        index: device[1]
-        for index, device in devices.items()
-        if index not in used and device[-1] in links and device[1] not in names
-    }
-    if len(unused) <= judged.absent:
-        return None
-    # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU, but all
-    # ranks in the log use the same one.
-    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
-    is_alone = shared is not None and shared.ranks == judged.ranks
-    meant = (
-        any(unused.keys() <= nics for nics in usual)
-        or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
-        or (is_alone and ports == gpus >= _ONE_EACH)
-    )
-    name = devices[shared.nic][1] if shared else ""
-    return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
 
 
 def _devices(notice: Notice) -> tuple[tuple[Any, ...], ...]:

@@ -15,18 +15,46 @@ from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings,
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
-from nccl_inspect.judging.peer_to_peer import (
-    disabling_settings,
-    has_no_pairs,
-    limiting_levels,
-    local_over_net,
-)
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.model.job import Selection
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
 from nccl_inspect.util.wording import fold_names, some_names
+
+_ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
+"""Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
+
+
+def disabling_settings(facts: Facts) -> list[Setting]:
+    """Return the settings that disable P2P altogether."""
+    return [
+        one
+        for one in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+        if (one.value.upper() in ("LOC", "0") if one.name == "NCCL_P2P_LEVEL" else one.value not in ("0", ""))
+    ]
+
+
+def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
+    """Return the levels that may keep these pairs from P2P that NCCL would otherwise use."""
+    on_nvlink = bool(facts.platform and facts.platform.nvlink)
+    kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
+    levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
+    return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
+
+
+def has_no_pairs(facts: Facts) -> bool:
+    """Return whether the log shows that each host has one rank."""
+    comms = facts.job.communicators
+    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
+
+
+def local_over_net(facts: Facts) -> Selection:
+    """Pairs of one host that use only the network, and are identified by more than the order of use."""
+    return facts.paths("intra", "NET").where(
+        lambda kind: not kind.guessed and not any(also.transport == "P2P" for also in kind.also)
+    )
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -107,13 +135,9 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_CUDA_FAILED = 1
-"""ncclUnhandledCudaError."""
-
-
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
-    propagated = propagated_errors.frames(facts, _CUDA_FAILED, "transport/shm.cc")
+    propagated = propagated_errors.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
     processes = {process for frame in propagated for process in frame.processes}
     calls = [
         *cuda.failed_calls(facts, "transport/shm.cc"),
@@ -210,7 +234,12 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
         *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
         *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
     ]
-    full = list(filter(_is_full, facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")))
+    full = [  # no room for a file: up to 2.11 the call that creates the segment reports it
+        one
+        for one in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")
+        if error_of(one) == "No space left on device"
+        and (value(one, "size") is not None or "allocate" in str(value(one, "call")))
+    ]
     if failed := failed or full:
         codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
         size = max((size for notice in failed if (size := value(notice, "size")) is not None), default=0)
@@ -223,12 +252,6 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
             "reason": full or codes,
         }
         yield Hit(failed, named, evidence=[*full, *failed])
-
-
-def _is_full(notice: Notice) -> bool:
-    """Return whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
-    allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
-    return allocates and error_of(notice) == "No space left on device"
 
 
 @once
@@ -275,10 +298,6 @@ def _find_unable(facts: Facts) -> tuple[str, str] | None:
     return (family.name, family.source) if family and not family.gdr else None
 
 
-_OTHER_PATH = order("2.23")
-"""Since then NCCL also looks for the module in /sys/module (src/transport/net_ib.cc)."""
-
-
 def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     """Find paths that stage data in host memory; before hosts connect, what NCCL or settings say of NICs and GPUs."""
     # Rings that report an edge without GPUDirect, if every edge in the log has it.
@@ -294,8 +313,12 @@ def gdr_disabled(facts: Facts) -> Iterator[Hit]:
         if not staged.named["sure"]:
             yield replace(staged, named={**staged.named, "open": True})
         yield staged
-    elif gdr.is_undecided(facts):
-        yield from _find_signs(facts)
+    else:  # before hosts connect, or where lines are missing
+        over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
+        shown = bool(facts.inter_host_rdma_paths()) or any(kind.gdr for kind in facts.job.paths.kinds)
+        without = facts.platform is not None and facts.platform.gdr is False
+        if not (shown or over_tcp or without or networks.is_on_one_host(facts)):
+            yield from _find_signs(facts)
 
 
 def _find_staged(facts: Facts, paths: Selection) -> Hit:
@@ -352,7 +375,8 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "nics": ", ".join(fold_names(gdr.named_nics(refused))),
         "stated by plugin": any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused),
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
-        "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),
+        # 2.23 and later also look for the module in /sys/module (src/transport/net_ib.cc).
+        "old": not facts.is_rccl() and (not releases or min(releases) < order("2.23")),
     }
     yield Hit(notices, named, settings=off, hosts=hosts_in(notices), evidence=[*off, *notices])
 

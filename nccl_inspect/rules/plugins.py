@@ -47,7 +47,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
             named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
             yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
-        elif tcp and verbs and not tcp.is_near:
+        elif tcp and verbs and not facts.paths("intra"):
             shown = [*missing[:2], *verbs[:1]]
             yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
 
@@ -143,15 +143,12 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(notices, named, evidence=[*(requested if is_missing else []), *notices[:3]])
 
 
-_SPECIFIC = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)
-"""Those whose cause is known."""
-
-
 def efa_completion_error(facts: Facts) -> Iterator[Hit]:
     """Find codes other than those of a lost peer, which are echoes of peer-death; else the lines around them."""
     failed = [notice for notice in transfers.efa_completions(facts) if not transfers.is_peer_gone(notice)]
     if failed:
-        specific = [notice for notice in failed if transfers.efa_code(notice) in _SPECIFIC]
+        known = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)  # codes whose cause is known
+        specific = [notice for notice in failed if transfers.efa_code(notice) in known]
         first = (specific or failed)[0]
         code = transfers.efa_code(first)
         named = {
@@ -169,10 +166,6 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
 
 
-_CONNECTING = ("transport/net.cc", "include/net.h")
-"""Until 2.11 NCCL calls plugins through the second."""
-
-
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     """Find a failed initialization, and set-up errors if no network of the plugin came up."""
     unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
@@ -182,7 +175,13 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
     reasons = sorted(stated, key=attrgetter("place"))
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
-    broken = _find_broken(facts, reasons)
+    # NCCL's frames of connections that then failed, after it had chosen the plugin; the second file until 2.11. If the
+    # reason comes after the first connection, frames of other ranks may precede it.
+    is_chosen = reasons and (facts.with_event(OfiProvider) or _came_up(facts))
+    frames = propagated_errors.frames(facts, files=("transport/net.cc", "include/net.h")) if is_chosen else []
+    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
+    is_late = bool(reasons) and first is not None and reasons[0].evidence[0].order > first
+    broken = [frame for frame in frames if is_late or frame.place > reasons[0].place]
     if notices and (failed or facts.job.failed or broken or not _came_up(facts)):
         named = {"broken": broken, "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else ""}
         yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
@@ -191,23 +190,6 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
 def _came_up(facts: Facts) -> bool:
     is_named = any(comm.network not in (None, "Socket", "IB") for comm in facts.job.communicators)
     return is_named or bool(networks.libfabric_paths(facts))
-
-
-def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
-    """Find NCCL's frames of connections that then failed, after it had chosen the plugin.
-
-    If the reason comes after the first connection, frames of other ranks may precede it.
-    """
-    if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
-        return []
-    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
-    is_late = first is not None and reasons[0].evidence[0].order > first
-    broken = propagated_errors.frames(facts, files=_CONNECTING)
-    return [frame for frame in broken if is_late or frame.place > reasons[0].place]
-
-
-_SEVERE = 4
-"""Factor of missing devices from which it is an error."""
 
 
 def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
@@ -231,7 +213,7 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
             "expected": expected,
             "share": f"{nics}/{expected}",
             "gpus": gpus,
-            "severe": expected >= _SEVERE * nics,
+            "severe": expected >= 4 * nics,
         }
         yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
 
@@ -254,10 +236,6 @@ def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
     if failed and not facts.job.failed and (without or alone):
         named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
         yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
-
-
-_NOT_AWS = "Default"
-"""What the plugin calls a machine that is not one of AWS."""
 
 
 def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
@@ -287,7 +265,7 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     stopped = silent and networks.dies_silently(facts)
     # Without hosts that communicate over another network, the machine may not have EFA: other images have the plugin.
     on_efa = facts.platform is not None and facts.platform.network == "efa"
-    elsewhere = facts.with_event(OfiPlatform, lambda event: event.platform == _NOT_AWS)
+    elsewhere = facts.with_event(OfiPlatform, lambda event: event.platform == "Default")  # not a machine of AWS
     named = {
         "silent": silent,
         "stopped": stopped,
@@ -337,7 +315,6 @@ def _is_unknown(notice: Notice) -> bool:
 
 
 _SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
-_NAMES = ("efa", "libfabric", "aws libfabric")
 
 
 def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
@@ -371,15 +348,21 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
     tcp, expected = networks.fallback(facts), bool(facts.platform and facts.platform.network)
     hints, refused = networks.efa_hints(facts), _refusals(facts)
     # Stronger than the plugin's presence: images for all kinds of machines contain it.
-    requests = [one for one in facts.settings("FI_PROVIDER", "NCCL_NET") if one.value.lower() in _NAMES]
+    requests = [
+        one
+        for one in facts.settings("FI_PROVIDER", "NCCL_NET")
+        if one.value.lower() in ("efa", "libfabric", "aws libfabric")
+    ]
     requests += [one for one in facts.job.environment if one.name.startswith("FI_EFA_") and one.source != "plugin"]
-    shown = [*facts.with_event(OfiPlatform), *filter(_is_of_efa, facts.notices("libfabric/libfabric-warning"))]
+    warned = facts.notices("libfabric/libfabric-warning")
+    warned = [n for n in warned if value(n, "provider") == "efa" or "provider efa" in str(value(n, "text"))]
+    shown = [*facts.with_event(OfiPlatform), *warned]
     on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
     notices = [*shown[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
     signs = first_evidence(notices) + evidence_of_settings(requests, 1)
     if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
         return
-    in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
+    in_ec2 = facts.spans_hosts() and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
     if not points_at_efa and (not in_ec2 or networks.settings_without_ib(facts)):
@@ -402,10 +385,6 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
     )
 
 
-def _is_of_efa(notice: Notice) -> bool:
-    return value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
-
-
 def _refusals(facts: Facts) -> list[Notice]:
     """Return the lines that show that aws-ofi-nccl does not come up, and why."""
     lines = networks.ofi_lines(facts)
@@ -415,10 +394,6 @@ def _refusals(facts: Facts) -> list[Notice]:
     return [*reasons[:2], *[*filter(networks.is_of_libfabric, networks.failed_plugins(facts)), *without][:1]]
 
 
-_PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
-_RETURNS = "tcpxResult_t"
-"""TCPX prints the signature of a function where other warnings have their source location."""
-_TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
 _WAITS, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-init-failed"
 _ABORTS_OF_WAITS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
@@ -429,7 +404,9 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
     """
     own = facts.with_role("daemon-ends")
-    gone = [*facts.with_role("daemon-gone"), *networks.find_aborts(facts, *_ABORTS_OF_WAITS)]
+    aborted = [(one, str(value(one, "status"))) for one in facts.notices(_ABORTED)]
+    aborted = [(one, status) for one, status in aborted if any(text in status for text in _ABORTS_OF_WAITS)]
+    gone = [*facts.with_role("daemon-gone"), *(one for one, _ in aborted)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
@@ -466,13 +443,14 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
 
 def _is_timeout(notice: Notice) -> bool:
     """Return whether a peer does not answer; messages about the daemon or the machine do not count."""
-    own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
-    own = own or notice.rule == "tcpx-timeout"
+    own = notice.message.startswith(("NET/FasTrak", "NET/GPUDirectTCPX")) or notice.rule == "tcpx-timeout"
+    # TCPX prints the signature of a function where other warnings have their source location.
+    own = own or (notice.location or "").startswith("tcpxResult_t")
     if notice.level != "WARN" or not own or notice.rule not in ("", "tcpx-timeout"):
         return False
     if not notice.roles.isdisjoint(("daemon-ends", "daemon-gone")) or notice.production in (_WAITS, _ABORTED):
         return False
-    return any(phrase in notice.message.lower() for phrase in _TIMED_OUT)
+    return any(phrase in notice.message.lower() for phrase in ("timed out", "timeout", "deadline exceeded"))
 
 
 def _text(notice: Notice) -> str:
@@ -481,13 +459,14 @@ def _text(notice: Notice) -> str:
     return message_of(notice).partition(mark)[2].strip() or notice.message
 
 
-_HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
-
-
 def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
     peers = facts.errors_of_rule("tcpxo-version-mismatch")
-    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
+    failed, texts = (
+        facts.notices("tcpxo/fastrak-dxs-failed"),
+        ("Server version is unsupported", "kUnsupportedClientVersion"),
+    )
+    refused = [notice for notice in failed if any(text in message_of(notice) for text in texts)]
     loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
     releases = group_values((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
     releases.pop("", None)
