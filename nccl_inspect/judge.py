@@ -122,7 +122,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     is_dead = not is_done and (facts.job.failed or bool(story.deadly))
     judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
-    judgement.findings = set_actions(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
+    has_failed, hosts = judgement.verdict == "failed", len(facts.job.hosts)
+    for number, one in enumerate(findings):
+        is_why = has_failed and (one.fatal or not number)
+        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=hosts)
+        judgement.findings[number] = one.with_fields(action=action)
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
     return judgement
@@ -453,29 +457,6 @@ def _is_alone(job: Job) -> bool:
 DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS
 _MENDED = (Layer.SYSTEM, Layer.SETTING, Layer.PROGRAM, Layer.RESOURCE)
 """Layers at which the next start fails as this one did."""
-
-
-def set_actions(findings: Iterable[Finding], is_dead: bool, has_ended: bool, hosts: int) -> list[Finding]:
-    """Return the findings of a job with their actions, the leading one first.
-
-    Args:
-        findings: in the order of the report.
-        is_dead: whether the verdict is that the job failed.
-        has_ended: whether the log shows that it ended.
-    """
-    rules = {entry.rule.name: entry.rule for entry in list_rules()}
-    return [
-        finding.with_fields(
-            action=choose_action(
-                finding,
-                rules[finding.rule],
-                is_dead and (finding.fatal or not place),
-                has_ended=has_ended,
-                hosts=hosts,
-            )
-        )
-        for place, finding in enumerate(findings)
-    ]
 
 
 def choose_action(finding: Finding, rule: Rule, is_dead: bool, *, has_ended: bool, hosts: int) -> str:

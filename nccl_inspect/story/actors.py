@@ -51,7 +51,10 @@ class Actors:
         for last in job.last_lines if self.world is not None else ():
             if len(last.ranks) == 1:
                 self._ranks[last.process] = last.ranks[0]
-        self._take_reports(facts)
+        for event in map(report_of, facts.with_event(ProcessEnded)):  # one report may have both pid and rank
+            reported = self._by_pid.get(event.ended_pid or -1)
+            if reported is not None and len(event.ranks) == 1:
+                self._ranks.setdefault(reported, event.ranks[0])
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
             self._ranks = _find_by_elimination(self._ranks, self.processes, job.communicators, self.world)
         if self.world is None:
@@ -105,13 +108,6 @@ class Actors:
         """Return the hosts of some actors."""
         processes = (self.find_process(actor) for actor in actors)
         return sorted({p.host for p in processes if p is not None and not p.host.startswith(NO_HOST)})
-
-    def _take_reports(self, facts: Facts) -> None:
-        """Join pid and rank where one report has both."""
-        for event in map(report_of, facts.with_event(ProcessEnded)):
-            process = self._by_pid.get(event.ended_pid or -1)
-            if process is not None and len(event.ranks) == 1:
-                self._ranks.setdefault(process, event.ranks[0])
 
 
 @once

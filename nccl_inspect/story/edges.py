@@ -8,7 +8,7 @@ nothing else does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
 from nccl_inspect.grammar.layers import Layer
@@ -92,7 +92,11 @@ class Edges:
         outside = [incident for incident in everyone if incident.is_signal]
         first_out = first_of(outside)
         troubled = [head for head in heads if head.is_foreign]
-        self._why_they_lag(lagging, reasons, troubled, outside, first_out)
+        known = set(map(id, reasons))
+        for late in lagging:  # they ended or failed of their own, or got the first signal alone
+            own_heads = [head for actor in late.peers if (head := self.heads.get(actor)) is not None]
+            others = [*troubled, *outside]
+            late.because += [one for one in own_heads if id(one) in known or self._is_alone(one, first_out, others)]
         held = [incident for incident in lagging if not incident.because]
         if first_out is None or any(before(head, first_out) is True for head in troubled):
             held = self._why_they_do_not_answer(held)
@@ -123,25 +127,12 @@ class Edges:
         rule = self._rules.get(incident.kind)
         return incident.is_condition and rule is not None and bool(rule.may_cause)
 
-    def _why_they_lag(
-        self,
-        lagging: Iterable[Incident],
-        reasons: Collection[Incident],
-        troubled: list[Incident],
-        outside: list[Incident],
-        first_out: Incident | None,
-    ) -> None:
-        """Explain why ranks lag: they ended or failed of their own, or got the first signal alone."""
-        known = set(map(id, reasons))
-        for late in lagging:
-            for actor in late.peers:
-                head = self.heads.get(actor)
-                if head is None:
-                    continue
-                others = [*troubled, *(signal for signal in outside if signal is not head)]
-                is_alone = head is first_out and not self._actors.everyone <= head.actors
-                if id(head) in known or (is_alone and others and all(before(head, one) is True for one in others)):
-                    late.because.append(head)
+    def _is_alone(self, head: Incident, first_out: Incident | None, trouble: list[Incident]) -> bool:
+        """Return whether some processes got the first signal alone, and other trouble followed."""
+        if head is not first_out or self._actors.everyone <= head.actors:
+            return False
+        others = [one for one in trouble if one is not head]
+        return bool(others) and all(before(head, one) is True for one in others)
 
     @staticmethod
     def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
