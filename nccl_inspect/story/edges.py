@@ -93,10 +93,10 @@ class Edges:
         first_out = first_of(outside)
         troubled = [head for head in heads if head.is_foreign]
         known = set(map(id, reasons))
+        trouble = [*troubled, *outside]
         for late in lagging:  # they ended or failed of their own, or got the first signal alone
             own_heads = [head for actor in late.peers if (head := self.heads.get(actor)) is not None]
-            others = [*troubled, *outside]
-            late.because += [one for one in own_heads if id(one) in known or self._is_alone(one, first_out, others)]
+            late.because += [one for one in own_heads if id(one) in known or self._is_alone(one, first_out, trouble)]
         held = [incident for incident in lagging if not incident.because]
         if first_out is None or any(before(head, first_out) is True for head in troubled):
             held = self._why_they_do_not_answer(held)
