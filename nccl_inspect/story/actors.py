@@ -141,16 +141,19 @@ def _find_by_elimination(
     taken = set(known.values())
     free = {rank for rank in range(size) if rank not in taken}
     possible = {process: {known[process]} if process in known else set(free) for process in everyone}
-    chains = [chain for comm in communicators if len(chain := _chain(comm)) > 1]
-    chains = [chain for chain in chains if all(process in possible for process, _, _ in chain)]
+    chains = [(comm.nranks, chain) for comm in communicators if len(chain := _chain(comm)) > 1]
+    chains = [(places, chain) for places, chain in chains if all(process in possible for process, _, _ in chain)]
+    siblings: dict[int, set[Process]] = defaultdict(set)
+    for places, chain in chains:
+        siblings[places].update(process for process, _, _ in chain)
     if not chains:
         return dict(known)
     has_changed = True
     while has_changed:
         before = sum(map(len, possible.values()))
-        for chain in chains:
+        for places, chain in chains:
             _ascend(chain, possible, size)
-            _keep_room(chain, chains, possible)
+            _keep_room(chain, siblings[places], possible)
         _exclude(possible)
         if not all(possible.values()):
             return dict(known)  # they are numbered in another way
@@ -198,14 +201,8 @@ def _ascend(chain: list[tuple[Process, int, int]], possible: dict[Process, set[i
         rank, last = max(possible[process], default=high), behind
 
 
-def _keep_room(
-    chain: list[tuple[Process, int, int]],
-    chains: list[list[tuple[Process, int, int]]],
-    possible: dict[Process, set[int]],
-) -> None:
+def _keep_room(chain: list[tuple[Process, int, int]], others: set[Process], possible: dict[Process, set[int]]) -> None:
     """Leave the places of missing members to processes of no communicator of that size: such ones are siblings."""
-    places = _size(chain)
-    others = {process for other in chains if _size(other) == places for process, _, _ in other}
     taken = {min(possible[process]) for process in others if len(possible[process]) == 1}
     for (process, member, _), (after, next_member, _) in pairwise(chain):
         missing = next_member - member - 1
@@ -214,11 +211,6 @@ def _keep_room(
         between = set(range(min(possible[process]) + 1, min(possible[after]))) - taken
         for other in others if len(between) == missing else ():
             possible[other] -= between
-
-
-def _size(chain: list[tuple[Process, int, int]]) -> int:
-    _, member, behind = chain[0]
-    return member + behind + 1
 
 
 def _exclude(possible: dict[Process, set[int]]) -> None:
