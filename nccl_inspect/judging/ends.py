@@ -566,8 +566,6 @@ def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice
     ends: list[ProcessEnd] = []
     empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
-        if report_of(notice).how == _UNHEALTHY:
-            continue
         # If Ray drops lines of the controller, the driver still prints them.
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
         if not texts:

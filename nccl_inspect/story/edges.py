@@ -21,10 +21,10 @@ _TOGETHER = 6.0
 """Seconds within which signals to several processes are one."""
 _REACTION = 5.0
 """Seconds after which a process cannot be the one that another lost: it failed only then."""
-_COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
+COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
 """What the program did, by the calls of all ranks: no setting leads to that."""
 _OWN = (*(layer for layer in Layer if layer <= Layer.RESOURCE), Layer.END)
-_TWO_SIDED = ("call-unfinished", "no-answer")
+TWO_SIDED = ("call-unfinished", "no-answer")
 """What shows that ranks wait, and not which of them is at fault."""
 
 
@@ -217,7 +217,7 @@ class Edges:
         )
         for later in losses[1:]:  # the first status says most
             later.because += losses[:1] if before(losses[0], later) is True else []
-        two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
+        two_sided = [one for kind in TWO_SIDED for one in self._left(kind)]
         for other in self.roots:
             if other.is_foreign and other not in two_sided:
                 other.because += two_sided[:1]
@@ -228,7 +228,7 @@ class Edges:
         for root in self.roots if settings else ():
             is_absent = bool(root.peers) and not any(map(self._actors.find_process, root.peers))  # no setting does that
             classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" and not is_absent else ""}
-            if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
+            if root in settings or root.kind in COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [
                 one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
