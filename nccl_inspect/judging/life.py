@@ -60,11 +60,10 @@ def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
 
     Where NCCL shows how ranks begin, it would show that of the new ones, too: work without it is late output of others.
     """
-    places = revivals(facts)
+    if not (places := revivals(facts)):
+        return False
     began = dict(sorted((last.source, last.first) for last in facts.job.last_lines if last.ranks))
-    return bool(places) and all(
-        line.order < min(places.get(line.source, 0), began.get(line.source, line.order + 1)) for line in lines
-    )
+    return all(line.order < min(places.get(line.source, 0), began.get(line.source, line.order + 1)) for line in lines)
 
 
 @once

@@ -115,12 +115,6 @@ class Edges:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
                 lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
                 weak.because += _first_incident(lower)
-        for gone in (
-            one for one in self._left("no-answer") if one not in held
-        ):  # who answers no more is a cause only where nothing else is
-            gone.because += _first_incident(
-                one for one in (*standing, *held, *outside) if not one.because and one is not gone
-            )
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""

@@ -317,10 +317,8 @@ class Collector:
         signalled: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += [*terminations(self.facts), *find_kills_of_all(self.facts)]
-        is_one = all(isinstance(notice.event, ProcessEnded) for notice in ends) and bool(lost)
-        is_one = (
-            is_one and len({report_of(notice).ended_pid for notice in ends if report_of(notice).order == "first"}) == 1
-        )
+        firsts = {report.ended_pid for report in map(report_of, ends) if report.order == "first"}
+        is_one = len(firsts) == 1 and bool(lost) and all(isinstance(notice.event, ProcessEnded) for notice in ends)
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
