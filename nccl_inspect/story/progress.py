@@ -31,6 +31,7 @@ from nccl_inspect.judging.watchdog import (
     statuses,
     waiting_ranks,
     waits,
+    without_output,
 )
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
@@ -122,8 +123,11 @@ class Table:
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
             return
-        found = [one for still in stills if (one := self._judge_lines(still, busy, self._line(still, names)))]
+        lines = [(still, self._line(still, names)) for still in stills]
+        found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
         found = found or list(filter(None, [self._judge_waits(stills)]))
+        if not found:  # ranks whose output is missing are where to look only if nobody else is
+            found = [one for still, line in lines if (one := self._judge_lines(still, busy, line, of_unseen=True))]
         for incident in found:
             if incident.kind != "calls-differ":
                 incident.teller = "watchdog-timeout"
@@ -144,7 +148,9 @@ class Table:
         kind = _KINDS[still.kind]
         return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
 
-    def _judge_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
+    def _judge_lines(
+        self, still: Standstill, busy: set[int], line: Evidence | None, *, of_unseen: bool = False
+    ) -> Incident | None:
         """Return who did not come to a call, or made another one, by the watchdog's lines."""
         known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
         if still.kind != causes.DIFFERENT:  # nobody holds up others who waits for some
@@ -156,7 +162,8 @@ class Table:
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
-        if is_two_sided or self._unseen or not 0 < len(culprits) <= max(1, most):
+        unseen = self._unseen - without_output(self.facts) if of_unseen else self._unseen
+        if is_two_sided or unseen or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
         named = set(still.odd) or culprits
         return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
