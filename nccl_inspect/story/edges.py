@@ -115,6 +115,10 @@ class Edges:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
                 lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
                 weak.because += _first_incident(lower)
+        causes = [*standing, *held, *outside]
+        for gone in self._left("no-answer"):  # who answers no more is a cause only where nothing else is
+            if gone not in held:
+                gone.because += _first_incident(one for one in causes if not one.because and one is not gone)
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
