@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -122,7 +122,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     is_dead = not is_done and (facts.job.failed or bool(story.deadly))
     judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
-    judgement.findings = set_actions(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
+    has_failed, hosts = judgement.verdict == "failed", len(facts.job.hosts)
+    for number, one in enumerate(findings):
+        is_why = has_failed and (one.fatal or not number)
+        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=hosts)
+        judgement.findings[number] = one.with_fields(action=action)
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
     return judgement
@@ -192,24 +196,52 @@ def _add_causes(
     beside = {entry.rule.name for entry in list_rules() if entry.explain}
     joined = []
     for finding in findings:
-        rule = by_name[finding.rule]
-        shown = [by_name[other.rule] for other in findings if finding.rule in other.explains and other.rule in beside]
-        able = {name for name, severity in present.items() if severity >= present[rule.name]}
+        name = finding.rule
+        shown = [by_name[other.rule] for other in findings if name in other.explains and other.rule in beside]
+        able = {other for other, severity in present.items() if severity >= present[name]}
         able |= sure if finding.confidence != "certain" else set()
-        joined.append(_join_causes(finding, rule, present, accepted, able, place, shown))
+        leading = () if name in place or not finding.root else _list_leading(name)
+        leads = [*leading, *(cause.name for cause in shown if not cause.nest_under_effect)]
+        leads = [cause for cause in leads if cause in able]  # one that the user made less severe does not hide it
+        declared = [cause.name for cause in causes_of(name)]
+        known = [*(cause.name for cause in shown), *finding.because, *leading, *declared]
+        known = [cause for cause in known if cause in present or cause in accepted]
+        causes = sorted(dict.fromkeys([*leads, *known]), key=lambda cause: cause not in present)
+        because = [cause for cause in causes if cause != name]
+        joined.append(finding.with_fields(because=because, root=finding.root and not leads))
     return joined
 
 
 def _sort_findings(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
+    """Sort the findings: roots before echoes, the job before its log, the dead before the slow.
+
+    A setting of which the log shows neither a bad path nor a failed job comes last. The effects of what is accepted or
+    ignored (``aside``) follow the reported roots.
+    """
     worst: dict[str, int] = {}
     for finding in findings:  # a slow path leads, whatever its cause: those nested under it count
         under = [one for one in findings if one.rule in finding.because and by_name[one.rule].nest_under_effect]
         worst[finding.rule] = max(SEVERITIES.index(one.severity) for one in (finding, *under))
     causes = {name for finding in findings for name in finding.because}
-    nested = {name for name in causes if by_name[name].nest_under_effect}
-    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place, f.rule in nested))
+
+    def order(finding: Finding) -> tuple[object, ...]:
+        name, rule = finding.rule, by_name[finding.rule]
+        return (
+            not finding.root,
+            not (finding.root and aside.isdisjoint(_list_leading(name))),
+            rule.category == CATEGORIES[-1],
+            not (finding.fatal or place.get(name) == 0),
+            place.get(name, len(place)) if finding.fatal else 0,
+            -worst[name],
+            name in causes and rule.nest_under_effect,
+            ("certain", "likely", "possible").index(finding.confidence),
+            rule.category == "environment" and not (finding.paths or finding.fatal),
+            name,
+        )
+
+    return sorted(findings, key=order)
 
 
 def _drop_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
@@ -265,66 +297,6 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
 def _kind(notice: Notice) -> tuple[str, object]:
     """Return what makes errors the same: the wording, and its status, which distinguishes the reports of NICs."""
     return notice.production, value(notice, "status")
-
-
-def _join_causes(
-    finding: Finding,
-    rule: Rule,
-    present: Container[str],
-    accepted: set[str],
-    able: set[str],
-    place: Mapping[str, int],
-    shown: Iterable[Rule],
-) -> Finding:
-    """Return the finding with its causes, leading ones first.
-
-    Args:
-        finding: as returned by its rule, or with its causes by the story.
-        accepted: rules with findings that the user accepts.
-        able: rules with findings that may lead it: as severe ones, and surer ones. A cause that the user made less
-            severe does not hide it.
-        place: rules with a place in the story.
-        shown: rules with findings that explain it by a file beside the log.
-    """
-    is_told = rule.name in place or not finding.root
-    leading = () if is_told else _list_leading(rule.name)
-    causing = [cause.name for cause in causes_of(rule.name)]
-    proven = [cause.name for cause in shown]
-    over = [cause.name for cause in shown if not cause.nest_under_effect]
-    leads = [name for name in (*leading, *over) if name in able]
-    causes = [name for name in (*proven, *finding.because, *leading, *causing) if name in present or name in accepted]
-    causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
-    because = [name for name in causes if name != finding.rule]
-    return finding.with_fields(because=because, root=finding.root and not leads)
-
-
-def _order(
-    finding: Finding, rule: Rule, severity: int, aside: set[str], place: Mapping[str, int], is_nested: bool
-) -> tuple[object, ...]:
-    """Return the place of a finding: roots before echoes, the job before its log, the dead before the slow.
-
-    A setting of which the log shows neither a bad path nor a failed job comes last.
-
-    Args:
-        severity: its own, or that of the causes nested under it.
-        aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
-        is_nested: whether it is shown under its effect.
-    """
-    confidence = ("certain", "likely", "possible").index(finding.confidence)
-    about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(_list_leading(rule.name))
-    return (
-        not finding.root,
-        is_effect,
-        about_log,
-        not (finding.fatal or place.get(finding.rule) == 0),
-        place.get(finding.rule, len(place)) if finding.fatal else 0,
-        -severity,
-        is_nested,
-        confidence,
-        rule.category == "environment" and not (finding.paths or finding.fatal),
-        finding.rule,
-    )
 
 
 @record
@@ -453,29 +425,6 @@ def _is_alone(job: Job) -> bool:
 DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS
 _MENDED = (Layer.SYSTEM, Layer.SETTING, Layer.PROGRAM, Layer.RESOURCE)
 """Layers at which the next start fails as this one did."""
-
-
-def set_actions(findings: Iterable[Finding], is_dead: bool, has_ended: bool, hosts: int) -> list[Finding]:
-    """Return the findings of a job with their actions, the leading one first.
-
-    Args:
-        findings: in the order of the report.
-        is_dead: whether the verdict is that the job failed.
-        has_ended: whether the log shows that it ended.
-    """
-    rules = {entry.rule.name: entry.rule for entry in list_rules()}
-    return [
-        finding.with_fields(
-            action=choose_action(
-                finding,
-                rules[finding.rule],
-                is_dead and (finding.fatal or not place),
-                has_ended=has_ended,
-                hosts=hosts,
-            )
-        )
-        for place, finding in enumerate(findings)
-    ]
 
 
 def choose_action(finding: Finding, rule: Rule, is_dead: bool, *, has_ended: bool, hosts: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from nccl_inspect.event.types import ProcessEnded
@@ -158,11 +158,6 @@ class ProcessEnd(Frozen):
         return -self.code in _CRASHES
 
     @property
-    def is_killed(self) -> bool:
-        """Return whether it crashed, or somebody killed it."""
-        return self.is_crash or self.code == -signal.SIGKILL
-
-    @property
     def is_rank_unconfirmed(self) -> bool:
         """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
         if self.report.process == "any" and self.ranks and self.host is None:
@@ -213,7 +208,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
                 continue  # servers end their workers, too
             if place < len(ends):
                 ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
-            elif codes and end.is_vague and (end.code in codes or not end.is_killed):
+            elif codes and end.is_vague and (end.code in codes or not (end.is_crash or end.code == -signal.SIGKILL)):
                 continue
             else:
                 ends.append(end)
@@ -534,17 +529,6 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
 
 
-def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
-    """Return the ranks that, according to Ray, raised an exception."""
-    own = (end for end in _ends_of_ray(facts) if (raised := end.raised or end.echo) and raised.notice is notice)
-    return {rank for end in own for rank in end.ranks}
-
-
-def is_maybe_caught(facts: Facts, notice: Notice) -> bool:
-    """Return whether a driver may have caught the exception of a task of Ray and continued."""
-    return is_of_task(report_of(notice)) and not facts.with_event(ProcessEnded, lambda one: one.process == "training")
-
-
 def ranks_killed_by_monitor(facts: Facts) -> set[int]:
     """Return the ranks that Ray's memory monitor killed."""
     return {rank for notice in facts.notices(_SELECTED) for rank in _look_up_pid(facts, value(notice, "pid"))[0]}
@@ -582,8 +566,6 @@ def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice
     ends: list[ProcessEnd] = []
     empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
-        if report_of(notice).how == _UNHEALTHY:
-            continue
         # If Ray drops lines of the controller, the driver still prints them.
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
         if not texts:
@@ -656,19 +638,13 @@ def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
     return [notice for notice in notices if notice.evidence[0].order > starts.get(notice.evidence[0].source, 0)]
 
 
-def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
-    """Return whether it is unknown which of several processes ended first: lines of different sources have no order."""
-    return len({end.begin.evidence[0].source for end in ends}) > 1 and None in map(_time_of, ends)
-
-
-def sort_by_time(ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    """Return the ends in the order of their times, if lines of several sources have them; else in the given order."""
-    is_one = len({end.begin.evidence[0].source for end in ends}) == 1
-    return ends if is_one or is_unordered(ends) else sorted(ends, key=lambda end: _time_of(end) or 0.0)
-
-
-def _time_of(end: ProcessEnd) -> float | None:
-    return line_seconds(end.notice.evidence[0].text)
+def sort_by_time(ends: list[ProcessEnd]) -> tuple[list[ProcessEnd], bool]:
+    """Return the ends in the order of their times, and whether these are missing: lines of two files have no order."""
+    if len({end.begin.evidence[0].source for end in ends}) == 1:
+        return ends, False
+    times = {id(end): line_seconds(end.notice.evidence[0].text) for end in ends}
+    is_unordered = None in times.values()
+    return ends if is_unordered else sorted(ends, key=lambda end: times[id(end)] or 0.0), is_unordered
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:

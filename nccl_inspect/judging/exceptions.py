@@ -203,11 +203,7 @@ def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
 @once
 def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
     """Return the last line of each rank in each source."""
-    lasts: dict[tuple[str, int], int] = {}
-    for last in facts.job.last_lines:
-        for rank in last.ranks:
-            lasts[last.source, rank] = max(last.order, lasts.get((last.source, rank), 0))
-    return lasts
+    return dict(sorted(((last.source, rank), last.order) for last in facts.job.last_lines for rank in last.ranks))
 
 
 @once

@@ -46,10 +46,8 @@ def revivals(facts: Facts) -> dict[str, int]:
     """Return where a launcher last began all processes of each source anew, if they worked and nothing failed below."""
     if facts.job.failed or facts.notices(_GAVE_UP):
         return {}
-    signs, found = last_signs(facts), dict[str, int]()
-    for source, place in _last_places(facts.with_role("restart")):
-        if signs.get(source, 0) > place:
-            found[source] = max(place, found.get(source, 0))
+    signs, starts = last_signs(facts), sorted(_last_places(facts.with_role("restart")))
+    found = {source: place for source, place in starts if signs.get(source, 0) > place}
     ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     lost = [notice for notice in facts.job.notices if job_failure.reason(notice.event) == job_failure.NODE_FAILURE]
     failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends, *lost]
@@ -62,22 +60,16 @@ def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
 
     Where NCCL shows how ranks begin, it would show that of the new ones, too: work without it is late output of others.
     """
-    places = revivals(facts)
-    began: dict[str, int] = {}
-    for last in facts.job.last_lines if places else ():
-        if last.ranks:
-            began[last.source] = max(last.first, began.get(last.source, 0))
-    return bool(places) and all(
-        line.order < min(places.get(line.source, 0), began.get(line.source, line.order + 1)) for line in lines
-    )
+    if not (places := revivals(facts)):
+        return False
+    began = dict(sorted((last.source, last.first) for last in facts.job.last_lines if last.ranks))
+    return all(line.order < min(places.get(line.source, 0), began.get(line.source, line.order + 1)) for line in lines)
 
 
 @once
 def successes(facts: Facts) -> dict[str, int]:
     """Return where each source says that the program reached its goal; empty if work or new ranks follow."""
-    ends: dict[str, int] = {}
-    for source, place in _last_places(facts.with_role("succeeded")):
-        ends[source] = max(place, ends.get(source, 0))
+    ends = dict(sorted(_last_places(facts.with_role("succeeded"))))
     starts = ((last.source, last.first) for last in facts.job.last_lines if last.ranks)
     begun = [*last_signs(facts).items(), *starts]
     is_last = all(place < ends.get(source, 0) for source, place in begun)
@@ -89,10 +81,7 @@ def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
     shown = [(line.source, line.order) for line in facts.job.benchmarks if shows_work(line.text)]
     stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
-    last: dict[str, int] = {}
-    for source, place in (*shown, *_last_places(stated)):
-        last[source] = max(place, last.get(source, 0))
-    return last
+    return dict(sorted([*shown, *_last_places(stated)]))
 
 
 def _last_places(notices: Iterable[Notice]) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,7 @@ from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START, make_cuda_hit
-from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_ends, raised_in_ray
+from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_ends
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -320,10 +320,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "asked by others": asked,
         "harmless": asked and not facts.job.failed,
     }
-    ranks = ranks_in(notices)
-    for notice in torch:
-        rank = rank_prefix(notice)
-        ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
+    ranks = ranks_in(notices) | {rank for notice in torch if (rank := rank_prefix(notice)) is not None}
     is_sure = failures or any(is_proved(facts, notice) for notice in torch)
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
 

@@ -32,9 +32,7 @@ from nccl_inspect.judging.ends import (
     find_kills_of_all,
     find_node,
     is_last,
-    is_maybe_caught,
     is_of_task,
-    is_unordered,
     last_words,
     loss_exceptions,
     process_ends,
@@ -213,7 +211,7 @@ _MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGK
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that ended on their own, as reported by launchers, shells or themselves."""
-    departed = sort_by_time([end for end in departed if end.echo is None] or departed)
+    departed, unordered = sort_by_time([end for end in departed if end.echo is None] or departed)
     words = last_words(facts, departed)
     first, more = departed[0], len(departed) - 1
     ranks = {rank for end in departed for rank in end.ranks}
@@ -222,8 +220,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     if first.manner == GAVE_UP and ranks and more:
         who, more = ranks_word(ranks), 0
     ended = f"{who} {first.how}"
-    unordered = not first.echo and is_unordered(departed)
-    if unordered:
+    if unordered := unordered and not first.echo:
         ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
     elif first.is_undecided and not first.echo:
         more = 0
@@ -231,7 +228,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     if manner == "exception" and first.raised and first.raised.is_of_cuda:
         manner = "exception of CUDA"
     message = next((words[rank] for rank in first.ranks if rank in words), None)
-    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
+    is_maybe_caught = is_of_task(first.report) and not facts.with_event(ProcessEnded, lambda e: e.process == "training")
+    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
     begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
     if not begun.issuperset(first.ranks):  # a rank that gave up waiting aborts as well, and its words may be cut off

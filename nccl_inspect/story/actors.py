@@ -51,7 +51,10 @@ class Actors:
         for last in job.last_lines if self.world is not None else ():
             if len(last.ranks) == 1:
                 self._ranks[last.process] = last.ranks[0]
-        self._take_reports(facts)
+        for event in map(report_of, facts.with_event(ProcessEnded)):  # one report may have both pid and rank
+            reported = self._by_pid.get(event.ended_pid or -1)
+            if reported is not None and len(event.ranks) == 1:
+                self._ranks.setdefault(reported, event.ranks[0])
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
             self._ranks = _find_by_elimination(self._ranks, self.processes, job.communicators, self.world)
         if self.world is None:
@@ -106,13 +109,6 @@ class Actors:
         processes = (self.find_process(actor) for actor in actors)
         return sorted({p.host for p in processes if p is not None and not p.host.startswith(NO_HOST)})
 
-    def _take_reports(self, facts: Facts) -> None:
-        """Join pid and rank where one report has both."""
-        for event in map(report_of, facts.with_event(ProcessEnded)):
-            process = self._by_pid.get(event.ended_pid or -1)
-            if process is not None and len(event.ranks) == 1:
-                self._ranks.setdefault(process, event.ranks[0])
-
 
 @once
 def actors_of(facts: Facts) -> Actors:
@@ -145,16 +141,19 @@ def _find_by_elimination(
     taken = set(known.values())
     free = {rank for rank in range(size) if rank not in taken}
     possible = {process: {known[process]} if process in known else set(free) for process in everyone}
-    chains = [chain for comm in communicators if len(chain := _chain(comm)) > 1]
-    chains = [chain for chain in chains if all(process in possible for process, _, _ in chain)]
+    chains = [(comm.nranks, chain) for comm in communicators if len(chain := _chain(comm)) > 1]
+    chains = [(places, chain) for places, chain in chains if all(process in possible for process, _, _ in chain)]
+    siblings: dict[int, set[Process]] = defaultdict(set)
+    for places, chain in chains:
+        siblings[places].update(process for process, _, _ in chain)
     if not chains:
         return dict(known)
     has_changed = True
     while has_changed:
         before = sum(map(len, possible.values()))
-        for chain in chains:
+        for places, chain in chains:
             _ascend(chain, possible, size)
-            _keep_room(chain, chains, possible)
+            _keep_room(chain, siblings[places], possible)
         _exclude(possible)
         if not all(possible.values()):
             return dict(known)  # they are numbered in another way
@@ -202,14 +201,8 @@ def _ascend(chain: list[tuple[Process, int, int]], possible: dict[Process, set[i
         rank, last = max(possible[process], default=high), behind
 
 
-def _keep_room(
-    chain: list[tuple[Process, int, int]],
-    chains: list[list[tuple[Process, int, int]]],
-    possible: dict[Process, set[int]],
-) -> None:
+def _keep_room(chain: list[tuple[Process, int, int]], others: set[Process], possible: dict[Process, set[int]]) -> None:
     """Leave the places of missing members to processes of no communicator of that size: such ones are siblings."""
-    places = _size(chain)
-    others = {process for other in chains if _size(other) == places for process, _, _ in other}
     taken = {min(possible[process]) for process in others if len(possible[process]) == 1}
     for (process, member, _), (after, next_member, _) in pairwise(chain):
         missing = next_member - member - 1
@@ -220,24 +213,11 @@ def _keep_room(
             possible[other] -= between
 
 
-def _size(chain: list[tuple[Process, int, int]]) -> int:
-    _, member, behind = chain[0]
-    return member + behind + 1
-
-
 def _exclude(possible: dict[Process, set[int]]) -> None:
-    """Leave a rank to one process only, and give a rank that only one process can have to that one."""
+    """Leave a rank to one process only."""
     for process, ranks in possible.items():
         if len(ranks) == 1:
             (rank,) = ranks
             for other, left in possible.items():
                 if other != process:
                     left.discard(rank)
-    fits: dict[int, list[Process]] = {}
-    for process, ranks in possible.items():
-        for rank in ranks:
-            fits.setdefault(rank, []).append(process)
-    if len(fits) == len(possible):  # else a rank may have no process here
-        for rank, some in fits.items():
-            if len(some) == 1:
-                possible[some[0]] = {rank}

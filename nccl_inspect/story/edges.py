@@ -8,7 +8,7 @@ nothing else does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
 from nccl_inspect.grammar.layers import Layer
@@ -21,10 +21,10 @@ _TOGETHER = 6.0
 """Seconds within which signals to several processes are one."""
 _REACTION = 5.0
 """Seconds after which a process cannot be the one that another lost: it failed only then."""
-_COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
+COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
 """What the program did, by the calls of all ranks: no setting leads to that."""
 _OWN = (*(layer for layer in Layer if layer <= Layer.RESOURCE), Layer.END)
-_TWO_SIDED = ("call-unfinished", "no-answer")
+TWO_SIDED = ("call-unfinished", "no-answer")
 """What shows that ranks wait, and not which of them is at fault."""
 
 
@@ -92,7 +92,11 @@ class Edges:
         outside = [incident for incident in everyone if incident.is_signal]
         first_out = first_of(outside)
         troubled = [head for head in heads if head.is_foreign]
-        self._why_they_lag(lagging, reasons, troubled, outside, first_out)
+        known = set(map(id, reasons))
+        trouble = [*troubled, *outside]
+        for late in lagging:  # they ended or failed of their own, or got the first signal alone
+            own_heads = [head for actor in late.peers if (head := self.heads.get(actor)) is not None]
+            late.because += [one for one in own_heads if id(one) in known or self._is_alone(one, first_out, trouble)]
         held = [incident for incident in lagging if not incident.because]
         if first_out is None or any(before(head, first_out) is True for head in troubled):
             held = self._why_they_do_not_answer(held)
@@ -111,37 +115,22 @@ class Edges:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
                 lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
                 weak.because += _first_incident(lower)
-        for gone in (
-            one for one in self._left("no-answer") if one not in held
-        ):  # who answers no more is a cause only where nothing else is
-            gone.because += _first_incident(
-                one for one in (*standing, *held, *outside) if not one.because and one is not gone
-            )
+        causes = [*standing, *held, *outside]
+        for gone in self._left("no-answer"):  # who answers no more is a cause only where nothing else is
+            if gone not in held:
+                gone.because += _first_incident(one for one in causes if not one.because and one is not gone)
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
         rule = self._rules.get(incident.kind)
         return incident.is_condition and rule is not None and bool(rule.may_cause)
 
-    def _why_they_lag(
-        self,
-        lagging: Iterable[Incident],
-        reasons: Collection[Incident],
-        troubled: list[Incident],
-        outside: list[Incident],
-        first_out: Incident | None,
-    ) -> None:
-        """Explain why ranks lag: they ended or failed of their own, or got the first signal alone."""
-        known = set(map(id, reasons))
-        for late in lagging:
-            for actor in late.peers:
-                head = self.heads.get(actor)
-                if head is None:
-                    continue
-                others = [*troubled, *(signal for signal in outside if signal is not head)]
-                is_alone = head is first_out and not self._actors.everyone <= head.actors
-                if id(head) in known or (is_alone and others and all(before(head, one) is True for one in others)):
-                    late.because.append(head)
+    def _is_alone(self, head: Incident, first_out: Incident | None, trouble: list[Incident]) -> bool:
+        """Return whether some processes got the first signal alone, and other trouble followed."""
+        if head is not first_out or self._actors.everyone <= head.actors:
+            return False
+        others = [one for one in trouble if one is not head]
+        return bool(others) and all(before(head, one) is True for one in others)
 
     @staticmethod
     def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
@@ -226,7 +215,7 @@ class Edges:
         )
         for later in losses[1:]:  # the first status says most
             later.because += losses[:1] if before(losses[0], later) is True else []
-        two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
+        two_sided = [one for kind in TWO_SIDED for one in self._left(kind)]
         for other in self.roots:
             if other.is_foreign and other not in two_sided:
                 other.because += two_sided[:1]
@@ -237,7 +226,7 @@ class Edges:
         for root in self.roots if settings else ():
             is_absent = bool(root.peers) and not any(map(self._actors.find_process, root.peers))  # no setting does that
             classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" and not is_absent else ""}
-            if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
+            if root in settings or root.kind in COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [
                 one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import Layer
@@ -29,16 +28,8 @@ _NO_REASON = "failure-unexplained"
 """The rule for a failed job that nothing explains."""
 
 
-class Decided(NamedTuple):
-    """The findings of a job, with their order by its story."""
-
-    findings: list[Finding]
-    place: dict[str, int]
-    """By rule, of what the story is about: its place in the order; roots come first."""
-
-
-def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
-    """Decide which findings lead and which follow from these.
+def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> tuple[list[Finding], dict[str, int]]:
+    """Decide which findings lead and which follow from these; return also the place of each rule in the story.
 
     Args:
         facts: about the job.
@@ -51,7 +42,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     if not story.roots:
         rules = {name: entry.rule for name, entry in by_name.items()}
         settled = [_under_conditions(finding, findings, rules) for finding in findings]
-        return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, story, findings)], {})
+        return [*settled, *_report_unexplained(by_name[_NO_REASON], facts, story, findings)], {}
     by_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in story.incidents}}
     for incident in {id(one): one for one in (*story.roots, *story.incidents)}.values():
@@ -82,7 +73,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         joined = [_as_deadly(story, finding) for finding in joined]
         kept = [finding for finding in joined if not _repeats_story(finding, by_rule[finding.rule], joined, rules)]
     kept = [_without_waiting(story, finding, rules) for finding in kept]
-    return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, story, kept)], place)
+    return [*kept, *_report_unexplained(by_name[_NO_REASON], facts, story, kept)], place
 
 
 def _report_unexplained(

@@ -3,66 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import field
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor
+from nccl_inspect.util.records import Slotted, record
 from nccl_inspect.util.times import line_seconds
 
 _SLACK = 1.5
 """Seconds within which the order of lines says more than times: many lines have whole seconds only."""
 
 
-class Incident:
-    """An incident is one thing that happened to processes.
+@record
+class Incident(Slotted):
+    """An incident is one thing that happened to processes."""
 
-    Args:
-        kind: of what happened, or the rule that found it.
-        layer: how near to a cause it is.
-        actors: to whom it happened; empty where the line does not say.
-        line: shows it.
-        words: of the line or the finding.
-        peers: whom it names as gone, late or different.
-        is_report: said by another one, afterwards: its place in the log is not when it happened.
-        is_kill: nothing in the process leads to such an end: a signal, or a hardware fault.
-        confidence: of the finding.
-        finding: that is this incident; None for a statement.
-        notice: the statement; None for a finding.
-        teller: the rule that tells it, where another one tells the others of its kind.
-    """
+    kind: str
+    """Of what happened, or the rule that found it."""
+    layer: Layer
+    """How near to a cause it is."""
+    actors: frozenset[Actor]
+    """To whom it happened; empty where the line does not say."""
+    line: Evidence | None
+    words: str
+    """Those of the line or the finding."""
+    peers: frozenset[Actor] = frozenset()
+    """Whom it names as gone, late or different."""
+    is_report: bool = False
+    """Whether another one said it afterwards: its place in the log is not when it happened."""
+    is_kill: bool = False
+    """Whether nothing in the process leads to such an end: a signal, or a hardware fault."""
+    confidence: str = "certain"
+    finding: Finding | None = None
+    notice: Notice | None = None
+    teller: str = ""
+    """The rule that tells it, where another one tells the others of its kind."""
+    because: list[Incident] = field(default_factory=list)
+    effects: int = 0
+    """How many incidents it explains."""
+    block: str = ""
+    """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
+    is_foreign: bool = field(init=False)
+    """Whether a process says it of others."""
+    gave_up: bool = field(init=False)
+    """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
+    time: float | None = field(init=False)
+    """When its line was printed, in seconds of the year; None where the line has no time."""
 
-    def __init__(
-        self,
-        kind: str,
-        layer: Layer,
-        actors: frozenset[Actor],
-        line: Evidence | None,
-        words: str,
-        *,
-        peers: frozenset[Actor] = frozenset(),
-        is_report: bool = False,
-        is_kill: bool = False,
-        confidence: str = "certain",
-        finding: Finding | None = None,
-        notice: Notice | None = None,
-        teller: str = "",
-    ) -> None:
-        self.kind, self.layer, self.actors, self.line, self.words = kind, layer, actors, line, words
-        self.peers, self.is_report, self.is_kill, self.confidence = peers, is_report, is_kill, confidence
-        self.finding, self.notice, self.teller = finding, notice, teller
-        self.is_foreign = layer in FOREIGN
-        """Whether a process says it of others."""
-        self.because: list[Incident] = []
-        self.effects = 0
-        """How many incidents it explains."""
-        self.gave_up = layer == Layer.END and words.endswith("SIGABRT")
-        """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
-        self.block = ""
-        """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
-        self.time = line_seconds(line.text) if line else None
-        """When its line was printed, in seconds of the year; None where the line has no time."""
+    def __post_init__(self) -> None:
+        self.is_foreign = self.layer in FOREIGN
+        self.gave_up = self.layer == Layer.END and self.words.endswith("SIGABRT")
+        self.time = line_seconds(self.line.text) if self.line else None
 
     @property
     def is_condition(self) -> bool:
@@ -103,17 +97,9 @@ class Order:
         self.incident = incident
 
     def __lt__(self, other: Order) -> bool:
-        return _precedes(self.incident, other.incident)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Order) and self.incident is other.incident
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _precedes(one: Incident, other: Incident) -> bool:
-    known = before(one, other)
-    return known if known is not None else one.position[1:] < other.position[1:]
+        one, other_one = self.incident, other.incident
+        known = before(one, other_one)
+        return known if known is not None else one.position[1:] < other_one.position[1:]
 
 
 def before(one: Incident, other: Incident) -> bool | None:
@@ -130,8 +116,4 @@ def before(one: Incident, other: Incident) -> bool | None:
 
 def first_of(incidents: Iterable[Incident]) -> Incident | None:
     """Return the first of some incidents; None of none."""
-    first: Incident | None = None
-    for incident in incidents:  # without an :class:`Order` for each: there are as many as ranks
-        if first is None or _precedes(incident, first):
-            first = incident
-    return first
+    return min(incidents, key=Order, default=None)

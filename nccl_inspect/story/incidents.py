@@ -317,8 +317,8 @@ class Collector:
         signalled: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += [*terminations(self.facts), *find_kills_of_all(self.facts)]
-        is_one = all(isinstance(notice.event, ProcessEnded) for notice in ends) and bool(lost)
-        is_one = is_one and len({report_of(notice).ended_pid for notice in ends if _is_first(notice)}) == 1
+        firsts = {report.ended_pid for report in map(report_of, ends) if report.order == "first"}
+        is_one = len(firsts) == 1 and bool(lost) and all(isinstance(notice.event, ProcessEnded) for notice in ends)
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
@@ -328,7 +328,7 @@ class Collector:
             pid = value(notice, "pid") if "ends-worker" in notice.roles else None  # else that of the launcher
             if pid is not None:
                 signalled.add(pid)
-            if _is_first(notice) and (signalled or is_one) and not agents:
+            if report_of(notice).order == "first" and (signalled or is_one) and not agents:
                 ended = report_of(notice).ended_pid
                 actor = self.actors.actor_by_pid(ended)
                 if ended not in signalled and actor is not None and actor not in lost:
@@ -393,11 +393,6 @@ class Collector:
                 confidence=finding.confidence,
                 finding=finding,
             )
-
-
-def _is_first(notice: Notice) -> bool:
-    """Return whether a launcher says of a process that it was the first that ended."""
-    return isinstance(notice.event, ProcessEnded) and notice.event.order == "first"
 
 
 def _is_slow(finding: Finding) -> bool:

@@ -142,8 +142,6 @@ class Table:
     def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         if still.kind in (causes.UNFINISHED, causes.PARTLY):
-            if not still.culprits:
-                return None
             return self._lagging("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
         is_sure = bool(still.culprits or still.odd)
         named = set(still.odd) or culprits
@@ -543,8 +541,5 @@ def sources_in_blocks(facts: Facts) -> set[str]:
         host = last.process.host
         first, end = spans[last.source].get(host, (last.first or last.order, 0))
         spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
-    return {source for source, by_host in spans.items() if len(by_host) > 1 and _are_apart(sorted(by_host.values()))}
-
-
-def _are_apart(spans: list[tuple[int, int]]) -> bool:
-    return all(one[1] < other[0] for one, other in pairwise(spans))
+    several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
+    return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.exceptions import absent_ranks
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
@@ -79,10 +79,7 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
 
     An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
     """
-    first: dict[str, int] = {}
-    for notice in echoes:
-        for line in notice.evidence:
-            first[line.source] = min(line.order, first.get(line.source, line.order))
+    first = first_of_each(line for notice in echoes for line in notice.evidence)
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
     early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
@@ -99,9 +96,8 @@ def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
     echoes = list(echoes)
     said = [*echoes, *facts.with_role("completion-error")]
     present: set[object] = {process for notice in said for process in notice.processes}
-    first, of_source = _first_lines(echoes), dict[str, int]()
-    for (source, _), order in first.items():
-        of_source[source] = min(order, of_source.get(source, order))
+    first = _first_lines(echoes)
+    of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
     begins = _first_lines(facts.job.notices) if echoes else {}
     for last in facts.job.last_lines:
         place = last.source, last.process.host

@@ -15,7 +15,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
-from nccl_inspect.story.edges import Edges, are_together
+from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, are_together
 from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
@@ -29,9 +29,7 @@ _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
 _ABORTED = "aborted its communicator before the others lost a connection"
 _ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
-_WHERE = ("call-unfinished", "no-answer")
-"""Kinds that show where to look first."""
-_OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
+_OF_CALLS = (*COMPARED, "left-communicator")
 _MOST_ENTRIES = 6
 _WIDTH = 160
 _PRINTER = compile_later(
@@ -272,7 +270,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     """Return who went without a word where connections were lost: named by others, or found by elimination."""
     late = [one for one in edges.roots if one.lags]
     foreign = (one for one in edges.incidents if one.is_foreign and all(cause in late for cause in one.because))
-    losses = [one for one in foreign if one.kind not in ("call-unfinished", "no-answer")]
+    losses = [one for one in foreign if one.kind not in TWO_SIDED]
     if not losses or any(one.finding for one in losses):
         return None  # of the progress table, or of the network
     if any(not (one.is_foreign or one.is_condition or one.lags) for one in edges.roots):
@@ -308,7 +306,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
 def _take_finding(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
     """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
-    if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):
+    if not roots or any(not root.is_foreign or root.kind in TWO_SIDED for root in roots):
         return None
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
         kind = rules[finding.rule].tells[0]
