@@ -402,7 +402,7 @@ def half_connected(facts: Facts) -> Selection:
 
     Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
     """
-    nets = facts.paths(transport="NET").where(lambda kind: not kind.guessed)
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
     halves = facts.no_paths()
     if facts.job.rank_space != "global" or not _may_end_early(facts):
         return halves

@@ -43,7 +43,7 @@ def has_no_pairs(facts: Facts) -> bool:
 def local_over_net(facts: Facts) -> Selection:
     """Pairs of one host that use only the network, and are identified by more than the order of use."""
     return facts.paths("intra", "NET").where(
-        lambda kind: not kind.guessed and not any(also.transport == "P2P" for also in kind.also)
+        lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
     )
 
 

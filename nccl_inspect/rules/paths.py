@@ -31,7 +31,7 @@ from nccl_inspect.util.wording import fold_names, some_names
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     """Find NET paths between ranks of one host name."""
-    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.guessed):
+    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.doubtful):
         yield Hit(named={"doubtful": True}, paths=doubtful)
     if pairs := local_over_net(facts):
         shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
