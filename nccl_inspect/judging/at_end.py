@@ -401,7 +401,7 @@ def half_connected(facts: Facts) -> Selection:
 
     Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
     """
-    nets = facts.paths(transport="NET").where(lambda kind: not kind.guessed)
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
     halves = facts.no_paths()
     if facts.job.rank_space != "global" or not _may_end_early(facts):
         return halves
@@ -448,7 +448,8 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
         return {"halves": halves, "late": last_to_connect(facts)}
     comms = [comm for comm in job.communicators if comm.started] if _is_whole(job) and not job.ended_by else []
     open_ = ((comm, set(comm.started) - set(comm.ended)) for comm in comms if comm.ended)
-    unended = {rank for comm, left in open_ if len(left) * _ONE_IN >= comm.nranks for rank in global_ranks(comm, left)}
+    few = ((comm, left) for comm, left in open_ if 1 / _ONE_IN <= len(left) / len(comm.started) < 1 / 2)
+    unended = {rank for comm, left in few for rank in global_ranks(comm, left)}
     if unended:
         return {"unended": unended}
     begun = (comm for comm in comms if not (comm.completed or comm.ended or comm.connected) and facts.paths_of(comm))

@@ -340,9 +340,13 @@ def is_over_below(facts: Facts, line: Evidence) -> bool:
 
 
 def is_of_another(facts: Facts, line: Evidence) -> bool:
-    """Return whether a collector names another printer of a line than those of NCCL's lines: it came up nowhere."""
+    """Return whether a collector names another printer of a line than those of NCCL's lines: it came up nowhere.
+
+    Where all ranks of the job ended in order, it is none of them.
+    """
     names = _printers(facts).get(line.source, ())
-    return bool(names) and not any(name in line.text for name in names)
+    is_done = facts.is_over() and len(facts.job.ranks_seen) == facts.job.world_size
+    return bool(names) and not is_done and not any(name in line.text for name in names)
 
 
 @once

@@ -68,10 +68,10 @@ def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
 
 @once
 def successes(facts: Facts) -> dict[str, int]:
-    """Return where each source says that the program reached its goal; empty if work or new ranks follow."""
+    """Return where each source says that the program reached its goal; empty if work, new ranks or a start follow."""
     ends = dict(sorted(_last_places(facts.with_role("succeeded"))))
     starts = ((last.source, last.first) for last in facts.job.last_lines if last.ranks)
-    begun = [*last_signs(facts).items(), *starts]
+    begun = [*last_signs(facts).items(), *starts, *_last_places(facts.with_role("program-begins"))]
     is_last = all(place < ends.get(source, 0) for source, place in begun)
     return ends if is_last and not facts.job.is_one_of_several else {}
 

@@ -297,7 +297,7 @@ class Observer:
         groups += [self._compare_words(), self._compare_channels()]
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
-            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.guessed)
+            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
             between = paths.where(lambda kind: kind.scope == "inter")
             groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]

@@ -53,13 +53,13 @@ def has_no_pairs(facts: Facts) -> bool:
 def local_over_net(facts: Facts) -> Selection:
     """Pairs of one host that use only the network, and are identified by more than the order of use."""
     return facts.paths("intra", "NET").where(
-        lambda kind: not kind.guessed and not any(also.transport == "P2P" for also in kind.also)
+        lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
     )
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     """Find NET paths between ranks of one host name."""
-    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.guessed):
+    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.doubtful):
         yield Hit(named={"doubtful": True}, paths=doubtful)
     if pairs := local_over_net(facts):
         shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")

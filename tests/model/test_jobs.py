@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import chain, combinations, cycle, pairwise, product, zip_longest
 from pathlib import Path
 
@@ -203,6 +204,24 @@ def test_a_job_has_the_source_in_which_a_launcher_names_its_host(tmp_path: Path)
     cited = {line.source for notice in first.notices for line in notice.evidence}
     assert str(tmp_path / "job1.log") in cited <= {source.name for source in first.sources}
     assert [job.name for job in nccl_inspect.read(str(tmp_path)).jobs] == ["job0", "job1"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"2.27.3+cuda13.0", b"2.28.9+cuda13.0"),
+        (b"BUFFSIZE set by environment to 1", b"BUFFSIZE set by environment to 2"),
+    ],
+)
+def test_jobs_of_one_host_with_other_settings_are_several(change: tuple[bytes, bytes]) -> None:
+    """One after the other on the same GPUs, or at once on others: the failure of one is not undone by the other."""
+    setting = b"node-00000:1000:1000 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 1.\n"
+    one = [setting, *small(0, 1), b"node-00000:1000:1000 [0] NCCL WARN NET/IB : Got completion with error 12\n"]
+    moved = [(b":100", b":200"), (b"abc0000000000000", b"abc0000000000007"), (b"0x55", b"0x66"), change]
+    other = [reduce(lambda line, names: line.replace(*names), moved, line) for line in [setting, *small(0, 1)]]
+    elsewhere = [re.sub(rb"busId (\d)", rb"busId 1\1", line) for line in other]
+    for log in (b"".join(one + other), mix_logs([one, elsewhere])):
+        assert len(judge_lines(log)) == 2
 
 
 def test_a_file_of_one_job_that_lacks_ranks_is_its_own() -> None:

@@ -241,9 +241,8 @@ class Anonymizer:
     def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
         """Replace in a message; where the grammar knows it only its values change, and never its words."""
         text = decode(message)
-        if parsed is not None and not find_spans(text):
-            match = parsed.production.match(message)
-            assert match is not None
+        match = parsed.production.match(message) if parsed is not None and not find_spans(text) else None
+        if parsed is not None and match is not None:  # what lost its end is read, but no whole message
             shape = parsed.production.shape
             values = shape.values(match)
             new: dict[str, Any] = {name: self._value(name, value) for name, value in values.items()}

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
@@ -145,6 +146,7 @@ class Attribution(Record):
     homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
     """Bursts that fit no communicator that the log shows."""
     guessed: set[int] = field(default_factory=set)  # the ids of bursts decided by the order of use only
+    paired: set[int] = field(default_factory=set)  # those that join the same ranks in each possible communicator
     given_up: int = 0  # connection lines that could not be compared with all communicators in reasonable time
 
 
@@ -361,6 +363,7 @@ class _ProcessWork:
             return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
 
         self._result.guessed.update(id(unit.burst) for unit in self.units)
+        self._result.paired.update(id(unit.burst) for unit in self.units if _is_same_pair(unit))
         while self.units:
             if self._questions <= 0:
                 self._result.given_up += sum(unit.burst.lines for unit in self.units)
@@ -421,3 +424,16 @@ class _ProcessWork:
                 if step.printed.tid == tid and (before := bisect_left(made, step.place, key=itemgetter(0))):
                     member = made[before - 1][1]
                     member.connected = with_more(member.connected, step)
+
+
+def _is_same_pair(unit: Unit) -> bool:
+    """Return whether a unit joins the same ranks in each candidate: which one it is then tells nothing about paths."""
+    ends = {end for edge in unit.burst.edges.values() for end in (edge.event.src, edge.event.dst) if end is not None}
+    joined = {tuple(_global_end(member.communicator, end) for end in ends) for member in unit.left.values()}
+    return len(joined) == 1
+
+
+def _global_end(comm: Communicator | None, rank: int) -> object:
+    """Return the global rank; a value of its own where the log does not show it."""
+    known = comm.global_rank(rank) if comm is not None and comm.world is not None else None
+    return (id(comm), rank) if known is None else known

@@ -125,6 +125,19 @@ class Part:
         members = (member for comm in self.communicators for member in comm.members.values())
         return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
 
+    @cached_property
+    def settings(self) -> dict[str, set[str]]:
+        """Return what its processes say of the release and of their settings, by name."""
+        stated = [note.event for log in self.logs for note in log.notes.values()]
+        settings = group_sets((event.name, event.value) for event in stated if isinstance(event, events.EnvSetting))
+        releases = {event.version for event in stated if isinstance(event, events.NcclVersion)}
+        return settings | ({"": releases} if releases else {})
+
+    def contradicts(self, other: Part) -> bool:
+        """Return whether both state the release or a setting, and nothing that they state of it is the same."""
+        mine, theirs = self.settings, other.settings
+        return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
+
     def overlaps(self, other: Part) -> bool | None:
         """Return whether both ran at once; None where neither times nor places in one source decide."""
         shared = [key for key in self.sources if key in other.extents]
@@ -200,7 +213,7 @@ class Separation:
     def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
         """Return whether two parts with a host in common are of one job."""
         both_whole = part.is_whole and later.is_whole
-        if both_whole and part.size != later.size:
+        if both_whole and (part.contradicts(later) or part.size != later.size):
             return False
         at_once = part.overlaps(later)
         clash = not part.gpus.isdisjoint(later.gpus)
@@ -211,7 +224,7 @@ class Separation:
         if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
             # One job started again: most of its hosts are the same, and so are GPUs.
             common = len(part.hosts & later.hosts)
-            return 2 * common >= min(len(part.hosts), len(later.hosts))
+            return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
         return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
 
     def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
@@ -239,7 +252,7 @@ class Separation:
             self._unions.join(at for at in indexes if at not in whole)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
-                if first.size != second.size:
+                if first.size != second.size or first.contradicts(second):
                     continue
                 # Two tests of one host each that began at once were meant to be one.
                 are_tests = source in tests and len(first.hosts) == len(second.hosts) == 1 and first.overlaps(second)

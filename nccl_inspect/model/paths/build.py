@@ -200,17 +200,17 @@ class _Wordings:
         wordings: list[object] = []
         details = set()
         for line in lines:
-            _, _, edge, placement, guessed = line
+            _, _, edge, placement, guessed, doubtful = line
             event = edge.event
             number, is_local, detail = self._events.get(id(event)) or self._read(event)
             details.add(detail)
             if is_local:
-                wordings.append((number, edge.channels, guessed))
+                wordings.append((number, edge.channels, guessed, doubtful))
             else:
                 nics = self._nics.number(placement.log)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, guessed, nics, proxy, scope))
+                wordings.append((number, edge.channels, guessed, doubtful, nics, proxy, scope))
         if len(lines) == 1:
             return wordings[0]
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
@@ -273,6 +273,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
         pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
         guessed=all(line.guessed for line in way),
+        doubtful=all(line.doubtful for line in way),
         net=net,
         channels=tuple(
             channel for channel in range(min(channels.bit_length(), _MAX_CHANNELS)) if channels >> channel & 1

@@ -73,6 +73,8 @@ class PathKind(Slotted):
     shared: bool
     guessed: bool
     """Whether only the order in which communicators were used tells that the lines are of this one."""
+    doubtful: bool
+    """Whether it may therefore be one of other ranks."""
     net: str | None
     channels: tuple[int, ...]
     also: tuple[AlsoPath, ...]

@@ -82,6 +82,7 @@ class Line(NamedTuple):
     edge: Edge  # where it stands, what it says, and its channels
     placement: Placement
     guessed: bool  # whether only the order of use shows its communicator
+    doubtful: bool  # whether it may therefore join other ranks
 
     @property
     def event(self) -> ChannelConnect:
@@ -134,18 +135,18 @@ class Placed:
         decided matters for none.
         """
         owners = group_values(((one.communicator, id(one.log)), one) for one in self.placements)
-        guesses = self._found_by.guessed
+        guesses, paired = self._found_by.guessed, self._found_by.paired
         nets: list[str] = []
         for placements in owners.values():
             edges = [
-                (edge.place, edge, placement, guessed)
+                (edge.place, edge, placement, guessed, guessed and id(burst) not in paired)
                 for placement in placements
                 for burst in placement.bursts
                 for guessed in (id(burst) in guesses,)
                 for edge in burst.edges.values()
             ]
             edges.sort(key=itemgetter(0))
-            for _, edge, placement, guessed in edges:
+            for _, edge, placement, guessed, doubtful in edges:
                 event, ranks = edge.event, placement.ranks
                 if event.transport == "COLLNET":
                     continue
@@ -155,7 +156,7 @@ class Placed:
                     self.count_unplaced(edge)
                     continue
                 pair = src, dst, placement.space
-                line = _new_line(Line, (src, dst, edge, placement, guessed))
+                line = _new_line(Line, (src, dst, edge, placement, guessed, doubtful))
                 if pair in self.pairs:
                     self.pairs[pair].append(line)
                 else:

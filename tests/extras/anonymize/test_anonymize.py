@@ -236,6 +236,15 @@ def test_a_guid_is_one_in_each_notation() -> None:
 MAIL = ("", "user=", "user: ", "USER ", "for ", "on ", "node=", "--mail-user=", "(", "host:")
 
 
+def test_a_message_without_its_end_is_anonymized() -> None:
+    """A terminal breaks lines at its width: what is read of such a message is not the whole of it."""
+    whole = (
+        b"n1:7:7 [0] NCCL INFO ncclCommInitRank comm 0x55 rank 0 nranks 4 cudaDev 0 busId 1000 commId 0x7 - Init START"
+    )
+    log = whole + b"\nn1:7:7 [0] NCCL INFO comm 0x555b719c3f30 rank 3 nranks 4 \ncudaDev 3 busId 90 - Init COMPLETE\n"
+    assert b"comm 0x555b719c3f30 rank 3 nranks 4 \n" in anonymize_log(log)[1][0]
+
+
 def test_what_goes_and_what_stays() -> None:
     wrong: list[tuple[str, str]] = []
     for text, *wanted in LINES["shapes"]:
