@@ -87,7 +87,9 @@ class Joiner:
     def _link_members(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
         """Return the members joined by claims that only one GPU meets."""
         group_of = {id(member): [member] for member in members}
-        by_rank = group_values((member.rank, member) for member in members)
+        by_rank: dict[int, list[Member]] = {}
+        for member in members:
+            by_rank.setdefault(member.rank, []).append(member)
         for member in members:
             for rank, claims_on_rank in self._claims[id(member)].items():
                 if local_only and not any(claim.host for claim in claims_on_rank):
@@ -147,6 +149,11 @@ class Communicator(Slotted):
         return self.global_ranks[rank] if 0 <= rank < len(self.global_ranks) else None
 
     @property
+    def complete(self) -> bool:
+        """Return whether every rank finished its initialisation."""
+        return len(self.members) == self.nranks and all(member.completed for member in self.members.values())
+
+    @property
     def local_ranks(self) -> int | None:
         """Return ranks on each node as NCCL counts them, where all members that state them agree."""
         counts = {member.shape.local_ranks for member in self.members.values() if member.shape}
@@ -182,9 +189,18 @@ def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
         for key, group in groups["counted"].items():
             # Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it.
             by_ordinal = group_values((member.ordinal, member) for member in group)
-            if None not in by_ordinal and all(Joiner(one).agree(one) for one in by_ordinal.values()):
+            has_parent = [_has_parent(split) for split in by_ordinal.values()]
+            if (
+                None not in by_ordinal
+                and all(has_parent)
+                and all(Joiner(one).agree(one) for one in by_ordinal.values())
+            ):
                 found += map(_make, by_ordinal.values())
                 continue
+            if not all(has_parent):
+                for member in group:
+                    member.parent = None
+                key = _identity(group[0])[1]
             for member in group:
                 member.ordinal = None
             groups["vague"].setdefault(key, []).extend(group)
@@ -250,6 +266,18 @@ def _color(member: Member) -> int | None:
     if member.init.color is not None:
         return member.init.color
     return member.split.color if member.split else None
+
+
+def _has_parent(group: list[Member]) -> bool:
+    """Return whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
+    ranks = {member.rank: member for member in group}
+    return all(
+        member.split is None
+        or (mate := ranks.get((member.rank + 1) % member.init.nranks)) is None
+        or mate.parent is None
+        or mate.parent.rank == member.split.next_rank
+        for member in group
+    )
 
 
 def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
