@@ -188,6 +188,7 @@ QUICK = {
     "order-lazy": ("warnings",),
     "exception-eager": ("nodes in the order 2031",),
     "sigkill-lazy": ("kubectl",),
+    "setting-lazy": ("nodes in the order 2031",),
 }
 VICTIMS = {("p2p-off-eager", "warnings"), ("p2p-off-eager", "warnings, RAS"), ("sigkill-lazy", "log of node 3")}
 VICTIMS |= {("p2p-off-lazy", "warnings"), ("p2p-off-lazy", "warnings, RAS")}
