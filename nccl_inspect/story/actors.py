@@ -214,10 +214,18 @@ def _keep_room(chain: list[tuple[Process, int, int]], others: set[Process], poss
 
 
 def _exclude(possible: dict[Process, set[int]]) -> None:
-    """Leave a rank to one process only."""
+    """Leave a rank to one process only, and give a rank that only one process can have to that one."""
     for process, ranks in possible.items():
         if len(ranks) == 1:
             (rank,) = ranks
             for other, left in possible.items():
                 if other != process:
                     left.discard(rank)
+    fits: dict[int, list[Process]] = {}
+    for process, ranks in possible.items():
+        for rank in ranks:
+            fits.setdefault(rank, []).append(process)
+    if len(fits) == len(possible):  # else a rank may have no process here
+        for rank, some in fits.items():
+            if len(some) == 1:
+                possible[some[0]] = {rank}
