@@ -173,12 +173,12 @@ def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
     if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
         return finding.with_fields(severity="info", fatal=False)
     if finding.fatal and ends:
-        words, impact = remedies.SUCCEEDED, remedies.BAD_END
+        words, impact = "@SUCCEEDED", "@BAD_END"
     elif finding.fatal and life.is_outlived(facts, finding.evidence):
-        words, impact = remedies.BEGAN_ANEW, remedies.LOST_ATTEMPT
+        words, impact = "@BEGAN_ANEW", "@LOST_ATTEMPT"
     else:
         return finding
-    summary = f"{finding.summary}; {words}"
+    summary, impact = f"{finding.summary}; {remedies.look_up(words)}", remedies.look_up(impact)
     return finding.with_fields(severity="warning", fatal=False, summary=summary, impact=impact, action=NO_ACTION)
 
 

@@ -35,7 +35,7 @@ def find_last(lines: Sequence[LastLine]) -> LastLine | None:
     return max((line for line in lines if line.source == last_source), key=lambda line: line.order)
 
 
-def place_last(last: LastLine | None) -> dict[str, Any]:
+def last_line_fields(last: LastLine | None) -> dict[str, Any]:
     """Return when and where the last line of a rank or host was printed, as rows have it."""
     return {f"last_{name}": getattr(last, name, None) for name in ("time", "source", "line")}
 
@@ -155,11 +155,11 @@ def list_nics(job: Job) -> list[NicRow]:
         )
     idle = {row.host for row in entries if row.state == IDLE}
 
-    def find_place(row: NicRow) -> tuple[object, ...]:
+    def sort_key(row: NicRow) -> tuple[object, ...]:
         index = _LAST if row.nic_index is None else row.nic_index
         return row.host not in idle, places.get(row.host, len(places)), row.network, index, row.nic or ""
 
-    return sorted(entries, key=find_place)
+    return sorted(entries, key=sort_key)
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
@@ -302,7 +302,7 @@ def list_hosts(job: Job) -> list[HostRow]:
             nics_idle=nics.get((host.name, IDLE), []),
             nccl_versions=sorted(nccl.get(host.name, ())),
             cuda_versions=sorted(drivers.get(host.name, ())),
-            **place_last(last),
+            **last_line_fields(last),
         )
         blamed = sum(map(max, is_culprit, is_alone))  # its name is the culprit, or only ranks of it are named
         weight = _WEIGHTS.get(row.severity or "", 0)

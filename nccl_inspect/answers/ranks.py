@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from nccl_inspect.answers import Answer, Column, name_line
-from nccl_inspect.answers.machines import find_last, place_last
+from nccl_inspect.answers.machines import find_last, last_line_fields
 from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.event.types import CommInit, Message
 from nccl_inspect.judging.facts import global_ranks
@@ -124,7 +124,7 @@ def list_ranks(job: Job) -> list[RankRow]:
             gpu=getattr(gpu, "nvml_dev", None),
             bus_id=getattr(gpu, "bus_id", None),
             state=state,
-            **place_last(line),
+            **last_line_fields(line),
             error=" ".join(message_of(error.notice).split()) if error else None,
             error_is_echo=error is not None and error.is_echo,
             error_source=getattr(shown, "source", None),

@@ -464,11 +464,11 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
     return together(
         click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8."),
         click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named),
-        _pack_options("places", _make_places, wanted_ranks=(), wanted_hosts=()),
+        _pack_options("places", _make_place_filter, wanted_ranks=(), wanted_hosts=()),
     )
 
 
-def _make_places(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...]) -> object:
+def _make_place_filter(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...]) -> object:
     from nccl_inspect.answers import selection
 
     return selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)

@@ -69,7 +69,7 @@ class Where(NamedTuple):
 _NOWHERE = Where()
 
 
-def _place_field(name: str) -> Any:
+def _where_field(name: str) -> Any:
     return property(attrgetter(f"where.{name}"))
 
 
@@ -85,23 +85,23 @@ class Event(Frozen):
     production: str = ""
     message: str = ""
 
-    source: ClassVar[str] = _place_field("source")
+    source: ClassVar[str] = _where_field("source")
     """The name of the input."""
-    line: ClassVar[int] = _place_field("line")
+    line: ClassVar[int] = _where_field("line")
     """The number of the line in its source, from 1."""
-    time: ClassVar[str | None] = _place_field("time")
+    time: ClassVar[str | None] = _where_field("time")
     """The time stamp as printed, by NCCL or by what collected the log."""
-    host: ClassVar[str | None] = _place_field("host")
+    host: ClassVar[str | None] = _where_field("host")
     """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
-    pid: ClassVar[int | None] = _place_field("pid")
+    pid: ClassVar[int | None] = _where_field("pid")
     """The process."""
-    tid: ClassVar[int | None] = _place_field("tid")
+    tid: ClassVar[int | None] = _where_field("tid")
     """The kernel's id of the thread; equal to pid for the main thread."""
-    device: ClassVar[int | None] = _place_field("device")
+    device: ClassVar[int | None] = _where_field("device")
     """The current CUDA device of the calling thread; not always that of the rank."""
-    level: ClassVar[str] = _place_field("level")
+    level: ClassVar[str] = _where_field("level")
     """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
-    location: ClassVar[str | None] = _place_field("location")
+    location: ClassVar[str | None] = _where_field("location")
     """``file:line`` (or whatever a plugin gave) of a WARN."""
 
     def __hash__(self) -> int:

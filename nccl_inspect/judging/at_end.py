@@ -8,6 +8,7 @@ then. Second, time: a watcher of the log, or timestamps that show a rank silent 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from nccl_inspect.event.types import (
     BootstrapInterface,
@@ -24,7 +25,7 @@ from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, onc
 from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
-from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.patterns import compile_later
@@ -406,10 +407,14 @@ def half_connected(facts: Facts) -> Selection:
     if facts.job.rank_space != "global" or not _may_end_early(facts):
         return halves
     for side in SIDES:
-        silent = nets.where(lambda kind, side=side: not kind.ends(side))  # type: ignore[misc]
+        silent = nets.where(partial(_lacks_end, side))
         able = {rank for (rank,) in nets.exclude(silent).distinct(RANKS[side])}
         halves = halves | silent.filter_values((RANKS[side],), able.__contains__)
     return halves if len(halves) > max(_LOST, len(nets) // _ONE_IN) else facts.no_paths()
+
+
+def _lacks_end(side: str, kind: PathKind) -> bool:
+    return not kind.ends(side)
 
 
 @once

@@ -428,7 +428,7 @@ def _compare_paths(facts: Facts, results: Results, finding: Finding, bad: Select
         traits = Traits(facts.job, _find_differences(facts))
         paths = facts.inter_host_rdma_paths()
         lacking = traits.list_ends(bad & paths, lambda end: not end.gdr)
-        group = _against(lacking, traits.list_ends(paths, lambda end: end.gdr))
+        group = _make_population(lacking, traits.list_ends(paths, lambda end: end.gdr))
         return _Case(group, traits, words.Scene("end", scope, hosts))
     shared = {kind.net for kind in bad.kinds} & {kind.net for kind in good.kinds}
     traits = Traits(facts.job, _find_differences(facts), with_nics=bool(shared - {None}))
@@ -436,7 +436,7 @@ def _compare_paths(facts: Facts, results: Results, finding: Finding, bad: Select
     return _Case(group, traits, words.Scene("path", scope, hosts))
 
 
-def _against(
+def _make_population(
     bad: Sequence[Set[int]], good: Sequence[Set[int]], fewest: int = 2, hidden: Set[str] = frozenset()
 ) -> Population:
     return Population(bad, lambda wanted: (traits & wanted for traits in good), len(good), fewest, hidden)
@@ -461,14 +461,14 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
     scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
-    return _Case(_against(bad, good, 1, _OF_MESSAGES), traits, scene)
+    return _Case(_make_population(bad, good, 1, _OF_MESSAGES), traits, scene)
 
 
 def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
     bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
     good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    return _Case(_against(bad, good, hidden=_OF_MESSAGES), traits, words.Scene("pair", "any", 0))
+    return _Case(_make_population(bad, good, hidden=_OF_MESSAGES), traits, words.Scene("pair", "any", 0))
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:

@@ -13,7 +13,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import cut
+from nccl_inspect.util.text import cut, encode
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
 _ALONE = ("torch/rank-error", "torch/rank-exception", "torch/gloo-call-failed", "torch/cuda-out-of-memory")
@@ -345,8 +345,13 @@ def is_of_another(facts: Facts, line: Evidence) -> bool:
     Where all ranks of the job ended in order, it is none of them.
     """
     names = _printers(facts).get(line.source, ())
-    is_done = facts.is_over() and len(facts.job.ranks_seen) == facts.job.world_size
-    return bool(names) and not is_done and not any(name in line.text for name in names)
+    if not names or (facts.is_over() and len(facts.job.ranks_seen) == facts.job.world_size):
+        return False
+    from nccl_inspect.ingest import envelopes  # most logs name no printers
+
+    text = encode(line.text)
+    *_, inner = envelopes.peel_all(*next(iter(envelopes.contents(text)), (text,)))
+    return inner.stated.label is not None and inner.stated.label not in names
 
 
 @once

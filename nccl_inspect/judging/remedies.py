@@ -40,12 +40,6 @@ def is_sentence(step: str) -> bool:
     return step.endswith(".")
 
 
-BEGAN_ANEW = "all processes began anew, and worked from then on"
-LOST_ATTEMPT = "an attempt of the job is lost"
-SUCCEEDED = "the program had reported success by then"
-BAD_END = "the program did not end in order, which may spoil what it writes at its end"
-
-
 @cache
 def _list_steps() -> dict[str, str]:
     entries = File(__file__).with_name("steps.txt").read_text(encoding="utf-8").replace("\n  ", " ").split("\n")

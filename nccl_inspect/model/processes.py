@@ -354,7 +354,7 @@ def leave_out_repeats(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     number = [sum(_proof(step) is not None for step in copy) for copy in copies]
     kept: dict[int, set[object]] = {}
     for at in sorted(range(len(copies)), key=lambda at: (-number[at], -len(copies[at]))):  # the most complete one
-        said = _list_said(copies[at])
+        said = _list_messages(copies[at])
         if not (number[at] and any(said <= other for other in kept.values())):
             kept[at] = said
     begins = [copy[0].place for copy in copies]
@@ -365,7 +365,7 @@ def leave_out_repeats(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     ), [copy[0] for at, copy in enumerate(copies) if at not in kept]
 
 
-def _list_said(copy: Iterable[Step | Burst]) -> set[object]:
+def _list_messages(copy: Iterable[Step | Burst]) -> set[object]:
     """Return all that lines say: messages, and each channel of connections, with their threads."""
     said: set[object] = set()
     for step in copy:

@@ -111,7 +111,7 @@ def _name(end: int | str | None) -> str:
     return "?" if end in (None, "") else escape_controls(str(end))
 
 
-def _left_out(shown: Grid, paths: Selection, among: Selection) -> set[tuple[str, str]]:
+def _missing_ends(shown: Grid, paths: Selection, among: Selection) -> set[tuple[str, str]]:
     """Return the ends, as a matrix names them, between which a filter leaves out all paths."""
     whole = among.distinct(*_ENDS[shown.by]) if len(paths) < len(among) else ()
     return {(_name(src), _name(dst)) for src, dst in whole} - shown.cells.keys()
@@ -133,7 +133,7 @@ def matrix(paths: Selection, among: Selection, by: str | None = None) -> Table:
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
     shown, letters, is_part = grid(paths, by), _choose_letters(paths), len(paths) < len(among)
-    by_rank, others = shown.by == "rank", _left_out(shown, paths, among)
+    by_rank, others = shown.by == "rank", _missing_ends(shown, paths, among)
     sending, receiving = ({pair[side] for pair in shown.cells} for side in (0, 1))
     senders = [name for name in shown.names if not is_part or name in sending]
     receivers = [name for name in shown.names if not is_part or name in receiving]
@@ -364,7 +364,7 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
         kind = max(kinds, key=_rank_badness)
         worst[pair] = _rank_badness(kind), _mark(kind, letters)
     senders = len({src for src, _ in worst})
-    worst |= dict.fromkeys(_left_out(shown, paths, among), ((), LEFT_OUT))
+    worst |= dict.fromkeys(_missing_ends(shown, paths, among), ((), LEFT_OUT))
     for groups in _group_hosts(shown.names, worst):
         drawn = _draw_groups(groups, worst)
         if max(map(len, drawn)) <= width or len(groups) == 1:

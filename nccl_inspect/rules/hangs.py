@@ -214,7 +214,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
     job = facts.job
     if job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    comms = _working(facts)
+    comms = _working_communicators(facts)
     open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd_ranks(facts, comm))
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
     has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
@@ -265,7 +265,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
 
 
-def _working(facts: Facts) -> list[CommunicatorInfo]:
+def _working_communicators(facts: Facts) -> list[CommunicatorInfo]:
     used = usage.used_communicators(facts.job)
     return [comm for comm in used if len(comm.completed) == comm.nranks > 1 and not comm.ended]
 
@@ -304,7 +304,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         }
         yield Hit([], named, paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
-    comms = _working(facts)
+    comms = _working_communicators(facts)
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     is_other = facts.job.failed or any(not isinstance(error.event, CollectiveTimeout) for error in errors)
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
