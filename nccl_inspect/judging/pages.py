@@ -674,21 +674,19 @@ def _sort(found: list[Things]) -> _Sorted:
     return notices, settings, lines, reduce(or_, several) if several else None
 
 
-_SOUND = "none visible in this log: all communicators were finalized in order"
-_CONTINUES = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
-
-
 def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
     """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
 
-    If it may have continued, they are a clue.
+    If it may have continued, they are a clue; where it worked below, those that are only possible are none.
     """
+    if confidence == "possible" and not facts.job.failed and life.works_below(facts, hit.notices):
+        return {"impact": remedies.look_up("@WORKED"), "severity": "info", "confidence": confidence}
     if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
         return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}
     if facts.is_over():
-        return {"impact": _SOUND, "confirm": "", "severity": "info", "confidence": confidence}
+        return {"impact": remedies.look_up("@SOUND"), "confirm": "", "severity": "info", "confidence": confidence}
     is_sure = confidence == "certain"
-    impact = _CONTINUES.format(text["stops"])
+    impact = f"{remedies.look_up('@CONTINUES')} {text['stops']}"
     return {"impact": impact, "severity": "warning", "confidence": "likely" if is_sure else confidence}
 
 
