@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import at_end, placement
+from nccl_inspect.judging import at_end, life, placement
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.util.grouping import group_values
@@ -115,8 +115,10 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         end = max((line.line for line in last if line), default=0)
         source = job.sources[0]
         # Other programs print fewer lines after NCCL's last one in a job that is still starting.
-        if end and len(job.sources) == 1 and source.lines - end >= 100 and not source.newest_first:
-            yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}"})
+        came_up = life.worked_last(facts)
+        is_long = len(job.sources) == 1 and source.lines - end >= 100 and not source.newest_first
+        if end and (is_long or came_up):
+            yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}", "open": not came_up})
         else:
             yield Hit(named={"end": at_end.list_possible_ends(facts)})
 
