@@ -25,7 +25,6 @@ from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.names import Names, load_table
 from nccl_inspect.extras.anonymize.text import Leaks, rename_file
-from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.archives import Member
@@ -98,7 +97,7 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        shown = {keep_input(name, stack): STDIN if name == "-" else name for name in names}
+        shown = {keep_input(name, stack): "<stdin>" if name == "-" else name for name in names}
         table = Names(load_table(map_file) if map_file else None)
         job = _Job(shown, table, None if progress is None else update_half)
         readable = job.learn()

@@ -11,5 +11,5 @@ from typing import Any
 
 from nccl_inspect.util.discovery import Package
 
-_MODULES: Package[Any] = Package(__name__, __file__, "collection", "kubectl", "ras")
+_MODULES: Package[Any] = Package(__name__, __file__, "collection", "kubectl")
 names, load = _MODULES.names, _MODULES.load

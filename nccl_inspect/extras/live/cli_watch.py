@@ -20,7 +20,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.live import tail
 from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -131,15 +130,15 @@ def command(
     (name,) = shared.inputs_or_stdin((log,) if log else ())
     if store and name == "-":
         raise click.UsageError("--store needs LOG: standard input is not kept")
-    source = tail.STDIN if name == "-" else name
+    source = watching.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
     watch = watching.Watch(judge, timing, source, beside=beside, asks=bool(ras))
     output: int | None = None
     with suppress(AttributeError, OSError, ValueError):
         output = sys.stdout.fileno()
-    waiter = tail.Waiter(min(_TICK, interval / 4), output)
-    pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
+    waiter = watching.Waiter(min(_TICK, interval / 4), output)
+    pieces = watching.stream(0, waiter) if name == "-" else watching.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
     alarm: watching.Alarm | None = None
     job: Job | None = None
@@ -148,7 +147,7 @@ def command(
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
-                if isinstance(piece, tail.Note):
+                if isinstance(piece, watching.Note):
                     screen.note(piece.text)
                     if piece.begins:
                         watch.begin()

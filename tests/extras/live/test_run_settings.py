@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_inspect.extras.live.session import (
+from nccl_inspect.extras.live.cli_run import (
     JobLog,
     Standstill,
     choose_variables,

@@ -20,8 +20,22 @@ from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.extras.live import cli_watch
-from nccl_inspect.extras.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, find_alarm
+from nccl_inspect.extras.live.watch import (
+    Change,
+    End,
+    News,
+    Note,
+    Piece,
+    Resumed,
+    Splitter,
+    Stall,
+    Timing,
+    Turn,
+    Verdict,
+    Waiter,
+    find_alarm,
+    follow,
+)
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
