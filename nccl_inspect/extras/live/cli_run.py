@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import glob
 import itertools
 import json
@@ -20,7 +19,7 @@ import threading
 import time
 import tomllib
 import tty
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -39,16 +38,14 @@ from nccl_inspect.util.interruption import hold_signals
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
 _BLOCK = 1 << 16
-_PIPE = 1 << 20  # bytes that a pipe may hold: the job waits less often for the terminal
 _MAX_PARTIAL = 1 << 16
 
 
 class JobLog:
-    """The file: bytes as they come, and with several streams whole lines as far as possible."""
+    """The file: whole lines of each stream, as far as possible."""
 
-    def __init__(self, file: BinaryIO, several: bool) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._several = several
         self._partial: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self.last = time.time()
@@ -58,11 +55,10 @@ class JobLog:
         """Take in what a stream printed."""
         self.last = time.time()
         with self._lock:
-            if self._several:
-                data = self._partial.pop(stream, b"") + data
-                end = data.rfind(b"\n") + 1
-                if len(data) - end <= _MAX_PARTIAL:
-                    data, self._partial[stream] = data[:end], data[end:]
+            data = self._partial.pop(stream, b"") + data
+            end = data.rfind(b"\n") + 1
+            if len(data) - end <= _MAX_PARTIAL:
+                data, self._partial[stream] = data[:end], data[end:]
             self._write(data)
 
     def flush(self) -> None:
@@ -88,8 +84,6 @@ class Channel:
             self.resize()
         else:
             self.source, self.inside = os.pipe()
-            with suppress(OSError, AttributeError):  # there is a limit for each user
-                fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE)
 
     def resize(self) -> None:
         """Give the terminal of the job the size of the one here."""
@@ -272,32 +266,23 @@ def _open_log(folder: Path, log: str) -> BinaryIO:
 # --- the stand-still ----------------------------------------------------------------------------------------------
 
 
-class Standstill:
-    """Notices each silence that is long enough once: neither the job prints anything, nor NCCL to its files."""
-
-    def __init__(
-        self, seconds: float, log: JobLog, folder: Path, pattern: str = "", now: Callable[[], float] = time.time
-    ) -> None:
-        self._seconds, self._log, self._now = seconds, log, now
-        own = (str(Path(glob.escape(str(folder)), name)) for name in ("nccl.*", "job*.log"))
-        self._patterns = [*own, *filter(None, [pattern])]
-        self._next = now() + seconds
-        self._seen = 0.0  # when the last thing came before the silence that counted
-
-    def has_come(self) -> bool:
-        """Return whether there was silence for so long, for the first time."""
-        if not self._seconds or self._now() < self._next:
-            return False
-        newest = self._log.last
-        for name in itertools.chain(*map(glob.iglob, self._patterns)):
+def look_for_silence(
+    seconds: float, log: JobLog, patterns: Sequence[str], now: Callable[[], float] = time.time
+) -> Iterator[bool]:
+    """Yield at each look whether nothing was printed to the log or to files for so long; True once for each silence."""
+    next_look, seen = log.last + seconds, 0.0  # seen: when the last thing came before the silence that counted
+    while True:
+        if not seconds or now() < next_look:
+            yield False
+            continue
+        newest = log.last
+        for name in itertools.chain(*map(glob.iglob, patterns)):
             with suppress(OSError):
                 newest = max(newest, Path(name).stat().st_mtime)
-        if newest + self._seconds > self._now():
-            self._next = newest + self._seconds
-            return False
-        self._next = self._now() + self._seconds
-        is_new, self._seen = newest > self._seen, newest
-        return is_new
+        is_silent = newest + seconds <= now()
+        next_look = (now() if is_silent else newest) + seconds
+        yield is_silent and newest > seen
+        seen = newest if is_silent else seen
 
 
 # --- what is gathered ---------------------------------------------------------------------------------------------
@@ -402,22 +387,18 @@ class Session:
         self._gathers = not local
         self.is_first = self._gathers and not self._rank  # whether this is the process that reports on the job
         self._gathering = Gathering(self.folder)
-        self._standstill: Standstill | None = None
         self._kept_at = 0.0
         self._work: threading.Thread | None = None
         # One channel where both streams lead to the same file, to keep the order.
         first, second = ((status.st_dev, status.st_ino, status.st_rdev) for status in map(os.fstat, (1, 2)))
         self._channels = [Channel([1, 2])] if first == second else [Channel([1]), Channel([2])]
-        self._log = JobLog(log, several=len(self._channels) > 1)
+        self._log = JobLog(log)
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the job and report on it; return its exit status."""
         if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
             raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
         with hold_signals(_WAITED):  # until somebody waits for them: none is lost, and none interrupts anything
-            if self.is_first:
-                pattern = nccl_log_pattern(self._environment)
-                self._standstill = Standstill(self._stall, self._log, self.folder, pattern)
             status = self._run_job(argv)
             self._log.flush()
             self._gathering.ended.set()
@@ -457,6 +438,9 @@ class Session:
         finally:
             for channel in self._channels:
                 os.close(channel.inside)
+        own = [str(Path(glob.escape(str(self.folder)), name)) for name in ("nccl.*", "job*.log")]
+        patterns = list(filter(None, [*own, nccl_log_pattern(self._environment)]))
+        silences = look_for_silence(self._stall if self.is_first else 0, self._log, patterns)
         pumps = [_start(channel.pump, self._log) for channel in self._channels]
         while (status := job.poll()) is None:
             came = signal.sigtimedwait(_WAITED, _TICK)
@@ -464,7 +448,7 @@ class Session:
                 if self._kept_at and self._log.last - self._kept_at > _STALE:
                     self._gathering.forget_answers()
                     self._kept_at = 0.0
-                if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
+                if next(silences) and not (self._work and self._work.is_alive()):
                     self._log.flush()
                     self._work = _start(self._gather_standstill)
             elif came.si_signo == signal.SIGWINCH:
