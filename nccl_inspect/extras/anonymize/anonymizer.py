@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from nccl_inspect.event.types import EnvSetting
-from nccl_inspect.extras.anonymize.names import (
+from nccl_inspect.extras.anonymize.text import (
     ACCOUNTS,
     KEPT_ROOTS,
     LIBRARIES,
@@ -26,12 +26,14 @@ from nccl_inspect.extras.anonymize.names import (
     PUBLIC_HOSTS,
     PUBLIC_PLACES,
     Names,
+    Remains,
+    Scrubber,
     expand,
+    is_distinct,
     is_plain,
     message_words,
     split_hosts,
 )
-from nccl_inspect.extras.anonymize.text import Remains, Scrubber, is_distinct
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes

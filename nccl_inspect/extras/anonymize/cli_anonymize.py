@@ -23,8 +23,7 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
-from nccl_inspect.extras.anonymize.names import Names, load_table
-from nccl_inspect.extras.anonymize.text import Leaks, rename_file
+from nccl_inspect.extras.anonymize.text import Leaks, Names, load_table, rename_file
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.archives import Member

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 from nccl_inspect.artifacts import Kind, containers, machine
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
-from nccl_inspect.extras.anonymize.names import (
+from nccl_inspect.extras.anonymize.text import (
     ACCOUNTS,
     LIBRARIES,
     LISTS,
+    OF_WORD,
     PUBLIC_DOMAINS,
     is_address,
     is_plain,
@@ -33,7 +34,6 @@ from nccl_inspect.extras.anonymize.names import (
     message_words,
     split_hosts,
 )
-from nccl_inspect.extras.anonymize.text import OF_WORD
 from nccl_inspect.util import secrets
 from nccl_inspect.util.text import decode, encode
 
