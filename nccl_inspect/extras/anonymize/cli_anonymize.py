@@ -21,7 +21,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind, NotOfKindError, packed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.extras.anonymize import Anonymizer
+from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.text import Leaks, Names, load_table, rename_file
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection

@@ -5,8 +5,6 @@ One module for each target: ``ARGUMENT`` names what it needs (empty for nothing)
 be found. Nothing is ever changed: the tables have reading verbs only.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from nccl_inspect.util.discovery import Package

@@ -48,10 +48,13 @@ class Command(Frozen):
         return shlex.join(self.argv)
 
 
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+
+
 def load_commands(target: str) -> dict[str, Command]:
     """Return what is run for a target, by name."""
-    tables = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
-    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in tables[target].items()}
+    named = TABLES[target].items()
+    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in named}
 
 
 def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:

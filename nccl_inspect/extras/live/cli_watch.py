@@ -276,26 +276,26 @@ class Meter:
 
 def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.reported
+    job, known = watch.reported, watch.job
     if job:
         made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment
         made = prometheus.Metrics()
         made.verdict("unknown")
-        if status.world_size is not None:
-            made.add("world_size", prometheus.WORLD_SIZE, (), [((), status.world_size)])
-        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), status.ranks)])
+        if known and known.world_size is not None:
+            made.add("world_size", prometheus.WORLD_SIZE, (), [((), known.world_size)])
+        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), len(known.ranks_seen) if known else 0)])
     made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
     made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
-    made.add("watch_seconds", "How long the log was watched.", (), [((), status.seconds)])
-    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), status.stalled)])
-    lines = [(("all",), status.lines), (("nccl",), status.nccl_lines)]
-    made.add("watch_lines", "Lines read until now.", ("kind",), lines)
-    comms = [(("complete",), status.complete), (("incomplete",), status.communicators - status.complete)]
+    made.add("watch_seconds", "How long the log was watched.", (), [((), time.monotonic() - watch.begun)])
+    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), watch.is_stalled)])
+    lines, (complete, number) = zip((("all",), ("nccl",)), watch.count_lines(), strict=True), watch.communicators
+    made.add("watch_lines", "Lines read until now.", ("kind",), list(lines))
+    comms = [(("complete",), complete), (("incomplete",), number - complete)]
     made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
-    fed = time.monotonic() - status.quiet
+    fed, now = watch.fed, time.monotonic()
     made.add_function(
-        "watch_quiet_seconds", "Seconds since the last line.", lambda: time.monotonic() - fed if runs else status.quiet
+        "watch_quiet_seconds", "Seconds since the last line.", lambda: (time.monotonic() if runs else now) - fed
     )
     return made
 
@@ -329,7 +329,7 @@ class _Screen:
         if now < self._next:
             return
         self._next = now + self._pause
-        begin, progress = _progress(watch.status())
+        begin, progress = _progress(watch)
         if self._in_place:
             words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
             self._write("\r" + words.ljust(len(self._shown)))
@@ -351,14 +351,17 @@ class _Screen:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _progress(status: watching.Status) -> tuple[str, str]:
-    begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
-    if not status.nccl_lines:
+def _progress(watch: watching.Watch) -> tuple[str, str]:
+    (lines, nccl_lines), (complete, number), job = watch.count_lines(), watch.communicators, watch.job
+    begin = f"{time.monotonic() - watch.begun:.0f} s, {lines:,} line{'' if lines == 1 else 's'}"
+    if not nccl_lines:
         return begin, "none of NCCL yet"
-    ranks = f"ranks {status.ranks}/{status.world_size or '?'}"
-    comms = f"communicators {status.complete}/{status.communicators} complete"
-    last = f"last: {status.last}" if status.last else ""
-    return begin, ", ".join(filter(None, (ranks, comms, last, status.ras, status.verdict.upper())))
+    ranks = f"ranks {len(job.ranks_seen) if job else 0}/{(job and job.world_size) or '?'}"
+    last = f"last: {watch.last}" if watch.last else ""
+    verdict = watch.reported.verdict.upper() if watch.reported else ""
+    return begin, ", ".join(
+        filter(None, (ranks, f"communicators {complete}/{number} complete", last, watch.ras, verdict))
+    )
 
 
 def _words(news: watching.News, style: Style) -> Iterator[str]:

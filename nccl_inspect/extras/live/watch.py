@@ -377,23 +377,6 @@ class End(NamedTuple):
 News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 
-class Status(NamedTuple):
-    """Holds how far it got."""
-
-    seconds: float
-    lines: int
-    nccl_lines: int
-    ranks: int
-    world_size: int | None
-    complete: int  # communicators that all ranks which began have finished
-    communicators: int
-    last: str  # the last step of any rank
-    verdict: str
-    quiet: float
-    stalled: bool  # a communicator makes no progress, or by RAS the job does not
-    ras: str  # what RAS says, or why it says nothing; empty if it is not asked
-
-
 class Watch:
     """A log that is judged while it comes, with the evidence that ``beside`` reads, and with what RAS is asked."""
 
@@ -412,31 +395,31 @@ class Watch:
         self._fold = self._reader.fold
         self._fold.start(name)
         self._splitter = Splitter()
-        self._begun = self._next_look = self._progress = self._fed = clock()
+        self.begun = self._next_look = self._progress = self.fed = clock()
         self._extent = self._fold.extent()
         self._next_warning = self._next_behind = timing.stall
-        self._job: Job | None = None
+        self.job: Job | None = None  # as last judged
         self.reported: Job | None = None  # the job as last reported; None before the first verdict
         self._lines = -1  # how many the log had when the whole verdict was shown, until something changed
         self._gone: set[str] = set()
-        self._last = ""
+        self.last = ""  # the last step of any rank
         self._stall: Stall | None = None
         self._answer: Artifact | None = None
         self._counts: dict[tuple[str, str, int], int] = {}
-        self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
+        self.ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
         self._behind: Behind | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in what came."""
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
-        self._fed = self._clock()
+        self.fed = self._clock()
         self._reader.feed(self._splitter.split(data))
 
     def take(self, answer: Artifact | str) -> Iterator[News]:
         """Take in what RAS answers, or why it does not, and yield that operations are launched again."""
         if isinstance(answer, str):
-            self._ras = f"no answer from RAS ({answer})"
+            self.ras = f"no answer from RAS ({answer})"
             return
         counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
@@ -446,9 +429,9 @@ class Watch:
         late = self._find_late()
         if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
-        self._ras = "RAS: all in step" if late is None else "RAS: moving"
+        self.ras = "RAS: all in step" if late is None else "RAS: moving"
         if late and self._is_same:
-            self._ras = f"RAS: {list_words(late.names, limit=3)} behind"
+            self.ras = f"RAS: {list_words(late.names, limit=3)} behind"
         if self._is_same:
             return
         seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
@@ -460,7 +443,7 @@ class Watch:
         if self._answer is None:
             return None
         value = self._answer.value
-        return find_late(value, ranks_of_pids(self._job, [value]) if self._job else value.ranks_by_pid())
+        return find_late(value, ranks_of_pids(self.job, [value]) if self.job else value.ranks_by_pid())
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -484,18 +467,18 @@ class Watch:
                 news.append(Resumed(now - self._progress))
                 self._next_warning, self._stall = self._timing.stall, None
             self._progress = now
-            self._last = _step_words(self._fold.last_step())
+            self.last = _step_words(self._fold.last_step())
         if extent != self._extent:
             self._extent = extent
-            self._job = self._judge_now()
-        if self._job is not None:
+            self.job = self._judge_now()
+        if self.job is not None:
             if self.reported is not None:
-                news.extend(self._tell(self._job))
-            elif is_up(self._job, now - self._progress, self._timing):
-                self._job = self._judge_now()  # its counts of lines are those of now
-                news.extend(self._tell(self._job))
-                self._lines = sum(source.lines for source in self._job.sources)
-            news.extend(self._report_stall(self._job, now))
+                news.extend(self._tell(self.job))
+            elif is_up(self.job, now - self._progress, self._timing):
+                self.job = self._judge_now()  # its counts of lines are those of now
+                news.extend(self._tell(self.job))
+                self._lines = sum(source.lines for source in self.job.sources)
+            news.extend(self._report_stall(self.job, now))
         news.extend(self._report_lag(now))
         self._next_look = now + max(self._timing.interval / 4, _REST * (self._clock() - now))
         return news
@@ -519,24 +502,21 @@ class Watch:
         is_first, news = self.reported is None, list(self._tell(job))
         return [*news, *([] if is_first or (is_said and not news) else [End(job)])], job
 
-    def status(self) -> Status:
-        """Return how far the job got, cheap enough to be asked at any time."""
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether a communicator makes no progress, or by RAS the job does not."""
+        return self._stall is not None or self._behind is not None
+
+    @property
+    def communicators(self) -> tuple[int, int]:
+        """Return how many communicators all ranks that began have finished, and how many there are."""
+        comms = self.job.communicators if self.job else []
+        return sum(not _list_unfinished(comm) for comm in comms), len(comms)
+
+    def count_lines(self) -> tuple[int, int]:
+        """Return how many lines were read, and how many of them are NCCL's."""
         counts = [source.counts for source in self._fold.sources]
-        comms = self._job.communicators if self._job else []
-        return Status(
-            seconds=self._clock() - self._begun,
-            lines=sum(each.lines for each in counts),
-            nccl_lines=sum(each.nccl_lines for each in counts),
-            ranks=len(self._job.ranks_seen) if self._job else 0,
-            world_size=self._job.world_size if self._job else None,
-            complete=sum(not _list_unfinished(comm) for comm in comms),
-            communicators=len(comms),
-            last=self._last,
-            verdict=self.reported.verdict if self.reported else "",
-            quiet=self._clock() - self._fed,
-            stalled=self._stall is not None or self._behind is not None,
-            ras=self._ras,
-        )
+        return sum(each.lines for each in counts), sum(each.nccl_lines for each in counts)
 
     def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
@@ -577,7 +557,7 @@ class Watch:
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
             waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
-        self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)  # what follows waits for it
+        self._stall = Stall(comm, waiting, missing, are_global, seconds, self.last)  # what follows waits for it
         yield self._stall
         yield from self._report_evidence(seconds)
 
@@ -587,8 +567,8 @@ class Watch:
         if not beside.evidence:
             return
         self._of_failure = beside if seconds is None else NOTHING
-        self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        yield from self._tell(self._job)
+        self.job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
+        yield from self._tell(self.job)
 
     def _evidence(self) -> Inventory:
         beside = self._beside() if self._beside else NOTHING
@@ -599,13 +579,13 @@ class Watch:
     def _report_lag(self, now: float) -> Iterator[News]:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
-        is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
+        is_told = self._behind is not None and self.job is not None and self.job.verdict == "failed"
         if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late()) is None:
             return
-        if self._job is not None:
+        if self.job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())
             if not any(self._answer is not None and entry.value is self._answer.value for entry in job.artifacts):
-                self._ras = "RAS: of another job"
+                self.ras = "RAS: of another job"
                 return
         while self._next_behind <= seconds:
             self._next_behind *= 2

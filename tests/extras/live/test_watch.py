@@ -108,7 +108,8 @@ def test_the_verdict_comes_when_all_is_connected_or_nothing_comes_any_more() -> 
     watched = Watched()
     (news,) = watched.news_after(3, HEALTHY)
     assert isinstance(news, Verdict)
-    assert news.job.verdict == watched.watch.status().verdict == "ok"
+    assert watched.watch.reported is news.job
+    assert news.job.verdict == "ok"
     assert watched.news_after(100) == []
     unconnected = lines_without(HEALTHY, b" via ", b"Connected", b"Destroy", b"Abort")
     for data in (unconnected, b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"):
