@@ -321,9 +321,9 @@ class Evidence:
             "path": self._path,
             "image": self._image,
             "id": self._id,
-            "guid": self._guid,
+            "guid": lambda text: self._id(text, "guid"),
             "mac": lambda text: self._names.get("mac", text) if ":" in text else self._mask(text),
-            "variable": lambda text: text if _is_common(text) else self._name("name", text),
+            "variable": self._variable,
             "key": lambda text: self._key(text, is_own=True),
             "schema": lambda text: self._key(text, is_own=False),
         }
@@ -508,7 +508,7 @@ class Evidence:
     def _repository(self, part: str) -> str:
         return part if part in LIBRARIES or part == "library" else self._name("name", part)
 
-    def _id(self, text: str) -> str:
+    def _id(self, text: str, category: str = "hash") -> str:
         scheme, sign, identifier = text.rpartition("://")
         if not identifier.removeprefix("GPU").strip("0x:-"):
             return text
@@ -517,15 +517,15 @@ class Evidence:
             return scheme + sign + self._names.get("uuid", identifier)
         if dash and OF_WORD["uuid"].fullmatch(uuid):
             return f"{scheme}{sign}{front}-{self._names.get('uuid', uuid)}"
+        if category == "guid":
+            return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
         if _HEXADECIMAL.fullmatch(identifier):
             return scheme + sign + self._names.get("hash", identifier)
         return self._mask(text)
 
-    def _guid(self, text: str) -> str:
-        uuid = text.partition("-")[2]
-        if not text.strip("0x:-") or OF_WORD["uuid"].fullmatch(text) or OF_WORD["uuid"].fullmatch(uuid):
-            return self._id(text)
-        return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
+    def _variable(self, text: str) -> str:
+        is_of_all = containers.is_relevant(text) or text.lower().partition("_")[0] in LISTS["variables"]
+        return text if is_of_all or _tells_nothing(text) else self._name("name", text)
 
     def _key(self, text: str, is_own: bool) -> str:
         domain, slash, name = text.rpartition("/")
@@ -552,11 +552,6 @@ class Evidence:
 
 def _is_no_host(name: str) -> bool:
     return _DIGITS.fullmatch(name) is not None or name.lower() in LISTS["no-hosts"]
-
-
-def _is_common(variable: str) -> bool:
-    is_of_all = containers.is_relevant(variable) or variable.lower().partition("_")[0] in LISTS["variables"]
-    return is_of_all or _tells_nothing(variable)
 
 
 def _tells_nothing(name: str) -> bool:
