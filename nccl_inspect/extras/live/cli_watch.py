@@ -28,7 +28,7 @@ from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import count, ranges
+from nccl_inspect.util.wording import count
 
 _EXAMPLES = """
 Examples:
@@ -384,27 +384,10 @@ def _words(news: watching.News, style: Style) -> Iterator[str]:
             yield f"{named} {is_now}" if how == "severity" else f"{severity} {named} {is_now}"
             if how != "gone":
                 yield from block("what", escape_controls(finding.summary), style)
-        case watching.Stall():
-            yield from _stall(news, style)
-        case watching.Behind(late, seconds):
-            first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
-            yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
-            for index, words in enumerate(late.words):
-                yield from block("" if index else "behind", escape_controls(words), style)
+        case watching.Stall(what, rows):
+            first, *rest = block("", escape_controls(f"STALLED: {what}"), style, indent=0, hang=0)
+            yield from (first.replace("STALLED", paint("STALLED", "warning", style), 1), *rest)
+            for label, words in rows:
+                yield from block(label, escape_controls(words), style)
         case watching.Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
-
-
-def _stall(stall: watching.Stall, style: Style) -> Iterator[str]:
-    comm = stall.communicator
-    first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
-    lines = block("", escape_controls(first), style, indent=0, hang=0)
-    yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
-    yield from lines[1:]
-    for label, ranks, what in (
-        ("waiting", stall.waiting, "began and did not finish"),
-        ("missing", stall.missing, "did not begin, or not in this log"),
-    ):
-        number = count(len(ranks), "rank") + ("" if stall.are_global else " (counted within it)")
-        yield from block(label, f"{number}: {ranges(ranks)}, {what}", style) if ranks else ()
-    yield from block("last step", escape_controls(stall.last or "none"), style)

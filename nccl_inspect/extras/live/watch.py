@@ -345,21 +345,12 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and wait; some did not begin, or their log is not here."""
+    """No progress for some seconds: by the log of a communicator, or by RAS of the job."""
 
-    communicator: CommunicatorInfo
-    waiting: list[int]
-    missing: list[int]
-    are_global: bool  # whether these are global ranks; else they count within the communicator
-    seconds: float
-    last: str  # the last progress, that many seconds ago
-
-
-class Behind(NamedTuple):
-    """By RAS no operation was launched for some seconds, and some ranks launched fewer than others, or are silent."""
-
-    late: Late
-    seconds: float
+    what: str  # makes none, and since when
+    rows: list[tuple[str, str]]  # who waits for whom, in words with labels
+    ranks: list[int]  # of the job, that hold it up, as far as they are known
+    reason: str  # all in a sentence
 
 
 class Resumed(NamedTuple):
@@ -374,7 +365,7 @@ class End(NamedTuple):
     job: Job
 
 
-News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
+News: TypeAlias = Verdict | Change | Turn | Stall | Resumed | End
 
 
 class Watch:
@@ -403,11 +394,10 @@ class Watch:
         self._lines = -1  # how many the log had when the whole verdict was shown, until something changed
         self._gone: set[str] = set()
         self.last = ""  # the last step of any rank
-        self._stall: Stall | None = None
         self._answer: Artifact | None = None
         self._counts: dict[tuple[str, str, int], int] = {}
         self.ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
-        self._behind: Behind | None = None
+        self._is_stuck = self._is_behind = False  # by the log; by RAS
 
     def feed(self, data: bytes) -> None:
         """Take in what came."""
@@ -427,7 +417,7 @@ class Watch:
         kept, before = self._find_late(), self._answer
         self._answer = answer
         late = self._find_late()
-        if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
+        if self._is_same and self._is_behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
         self.ras = "RAS: all in step" if late is None else "RAS: moving"
         if late and self._is_same:
@@ -435,8 +425,8 @@ class Watch:
         if self._is_same:
             return
         seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
-        if self._behind:
-            self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
+        if self._is_behind:
+            self._is_behind, self._of_failure, self._extent = False, NOTHING, (-1, -1, -1)  # judge without the answer
             yield Resumed(seconds)
 
     def _find_late(self) -> Late | None:
@@ -463,9 +453,9 @@ class Watch:
         news: list[News] = []
         extent = self._fold.extent()
         if extent[:2] != self._extent[:2]:
-            if self._stall:
+            if self._is_stuck:
                 news.append(Resumed(now - self._progress))
-                self._next_warning, self._stall = self._timing.stall, None
+                self._next_warning, self._is_stuck = self._timing.stall, False
             self._progress = now
             self.last = _step_words(self._fold.last_step())
         if extent != self._extent:
@@ -494,7 +484,7 @@ class Watch:
             raise
         self._fold.partial = interrupted
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
-        is_stalled = self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
+        is_stalled = self._is_stuck and self._fold.extent()[:2] == self._extent[:2]
         quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
@@ -505,7 +495,7 @@ class Watch:
     @property
     def is_stalled(self) -> bool:
         """Return whether a communicator makes no progress, or by RAS the job does not."""
-        return self._stall is not None or self._behind is not None
+        return self._is_stuck or self._is_behind
 
     @property
     def communicators(self) -> tuple[int, int]:
@@ -557,8 +547,8 @@ class Watch:
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
             waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
-        self._stall = Stall(comm, waiting, missing, are_global, seconds, self.last)  # what follows waits for it
-        yield self._stall
+        self._is_stuck = True
+        yield _describe_stall(comm, waiting, missing, are_global, seconds, self.last)
         yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
@@ -579,7 +569,7 @@ class Watch:
     def _report_lag(self, now: float) -> Iterator[News]:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
-        is_told = self._behind is not None and self.job is not None and self.job.verdict == "failed"
+        is_told = self._is_behind and self.job is not None and self.job.verdict == "failed"
         if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late()) is None:
             return
         if self.job is not None:
@@ -589,10 +579,29 @@ class Watch:
                 return
         while self._next_behind <= seconds:
             self._next_behind *= 2
-        self._behind = Behind(late, seconds)
-        yield self._behind
+        self._is_behind, words = True, f"no operation was launched for {seconds:.0f} s"
+        rows = [("" if index else "behind", text) for index, text in enumerate(late.words)]
+        yield Stall(f"by RAS {words}", rows, late.ranks, f"{words}: {'; '.join(late.words)}")
         if self.reported is not None:
             yield from self._report_evidence(None)
+
+
+def _describe_stall(
+    comm: CommunicatorInfo, waiting: list[int], missing: list[int], are_global: bool, seconds: float, last: str
+) -> Stall:
+    """Describe what follows: ranks that began wait for it; they are those of the job or count within it."""
+    within, of = ("", "") if are_global else (" (counted within it)", f" of communicator {comm.id}")
+    idle = f"made no progress for {seconds:.0f} s"
+    groups = [("waiting", waiting, "began and did not finish", "")]
+    groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
+    rows = [(word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups]
+    _, ranks, how, _ = groups[-1]
+    return Stall(
+        f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
+        [*rows, ("last step", last or "none")],
+        ranks if are_global else [],
+        f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
+    )
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
@@ -676,15 +685,7 @@ def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | Non
     for event in news:
         match event:
             case Stall() if STALL in conditions:
-                whom, number = event.missing or event.waiting, event.communicator.id
-                what = "did not begin" if event.missing else "began and did not finish"
-                where = "" if event.are_global else f" of communicator {number}"
-                words = f"communicator {number} made no progress for {event.seconds:.0f} s"
-                words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
-                return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
-            case Behind(late, seconds) if STALL in conditions:
-                words = f"no operation was launched for {seconds:.0f} s: {'; '.join(late.words)}"
-                return Alarm(STALL, "unknown", words, ranks=ranges(late.ranks))
+                return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
             case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
                 return alarm
     return None
