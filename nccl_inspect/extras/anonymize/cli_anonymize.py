@@ -85,11 +85,7 @@ def write(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write copies of logs and evidence without names.
-
-    Raises:
-        NcclInspectError: nothing can be read or written.
-    """
+    """Write copies of logs and evidence without names."""
 
     def update_half(size: int, total: int | None) -> None:  # there are two passes
         assert progress is not None
@@ -147,11 +143,7 @@ _HINT = "name another one with -o"
 
 
 class Target:
-    """The output: a single file, a folder or an archive.
-
-    Raises:
-        NcclInspectError: several files and no folder.
-    """
+    """The output: a single file, a folder or an archive."""
 
     def __init__(
         self, output: str, roots: Iterable[str], several: bool, rename: Callable[[str], str], stack: ExitStack
@@ -215,11 +207,7 @@ class Target:
         return {path.relative_to(self.folder or "").as_posix(): path for path in sorted(self._used)}
 
     def pack(self) -> None:
-        """Write the archive, if there is to be one: without owners and times.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write the archive, if there is to be one: without owners and times."""
         if not self._is_archive:
             return
         top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
@@ -299,11 +287,7 @@ class _Job:
         return (source for source in logs if source.name not in self._good)
 
     def learn(self) -> int:
-        """Learn names; return the number of readable inputs.
-
-        Raises:
-            NoInputError: no input is readable, or there is neither an NCCL line nor evidence.
-        """
+        """Learn names; return the number of readable inputs."""
         anonymizer, documents = self.anonymizer, sum(starmap(self._learn_document, self._documents_everywhere()))
         readable = documents
         problems: list[NoInputError] = []

@@ -212,11 +212,7 @@ class Names:
         return _write_like(name, ipaddress.IPv6Address(f"{start}::{number:x}"))
 
     def save(self, target: str) -> None:
-        """Write the table to a file that nobody else can read.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write the table to a file that nobody else can read."""
         table = {category: entries for category, entries in self.table.items() if entries}
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
         with atomic_files.open_replacement(target, "--map", 0o600) as file:

@@ -52,9 +52,6 @@ class Folders:
     Args:
         max_entries: files below one folder, or that match one pattern.
         max_bytes: of all files of one question: a larger log takes longer than assistants wait.
-
-    Raises:
-        NcclInspectError: one of them is not a folder that can be read.
     """
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
@@ -270,9 +267,6 @@ class LogReader:
         Args:
             tells: takes notice of progress.
             visit: is shown each job of several; they are then read anew.
-
-        Raises:
-            NcclInspectError: they cannot be read, or the wish cannot be met.
         """
         done, due = 0, time.monotonic() + self._interval
 
