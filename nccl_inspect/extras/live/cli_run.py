@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import glob
 import itertools
 import json
@@ -38,6 +39,7 @@ from nccl_inspect.util.interruption import hold_signals
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
 _BLOCK = 1 << 16
+_PIPE = 1 << 20  # bytes that a pipe may hold: the job waits less often for the terminal
 _MAX_PARTIAL = 1 << 16
 
 
@@ -84,6 +86,8 @@ class Channel:
             self.resize()
         else:
             self.source, self.inside = os.pipe()
+            with suppress(OSError, AttributeError):  # there is a limit for each user
+                fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE)
 
     def resize(self) -> None:
         """Give the terminal of the job the size of the one here."""
