@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from repository import TESTS
 
-from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.names import Names
+from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
+from nccl_inspect.extras.anonymize.text import Names
 from nccl_inspect.ingest.sources import blocks
 
 

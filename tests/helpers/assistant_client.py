@@ -16,8 +16,7 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent
 
-from nccl_inspect.extras.assistant.folders import Folders
-from nccl_inspect.extras.assistant.reader import LogReader
+from nccl_inspect.extras.assistant.reader import Folders, LogReader
 from nccl_inspect.extras.assistant.server import make_server
 from nccl_inspect.pipeline import reading
 

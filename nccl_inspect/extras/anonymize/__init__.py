@@ -1,10 +1,5 @@
 """Logs, and the evidence beside them, without names: hosts, pods, users, addresses, paths, tokens are replaced.
 
-Always by the same: ``anonymizer`` learns names from all files before one is written. Logs are read as every command
-reads them; of evidence (``evidence``) each kind states what its keys name. In the end
-``text.find_leaks`` looks for what is left.
+Always by the same: names are learned from all files before one is written. Logs are read as every command reads them;
+of evidence each kind states what its keys name. In the end, what is left is looked for.
 """
-
-from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
-
-__all__ = ["Anonymizer"]

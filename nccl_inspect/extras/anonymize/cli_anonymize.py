@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, TypeAlias
 
 import click
 
@@ -21,11 +21,9 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind, NotOfKindError, packed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.extras.anonymize import Anonymizer
+from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
-from nccl_inspect.extras.anonymize.names import Names, load_table
-from nccl_inspect.extras.anonymize.text import Leaks, rename_file
-from nccl_inspect.extras.live.tail import STDIN
+from nccl_inspect.extras.anonymize.text import Leaks, Names, load_table, rename_file
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.archives import Member
@@ -87,18 +85,14 @@ def write(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write copies of logs and evidence without names.
-
-    Raises:
-        NcclInspectError: nothing can be read or written.
-    """
+    """Write copies of logs and evidence without names."""
 
     def update_half(size: int, total: int | None) -> None:  # there are two passes
         assert progress is not None
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        shown = {keep_input(name, stack): STDIN if name == "-" else name for name in names}
+        shown = {keep_input(name, stack): "<stdin>" if name == "-" else name for name in names}
         table = Names(load_table(map_file) if map_file else None)
         job = _Job(shown, table, None if progress is None else update_half)
         readable = job.learn()
@@ -149,11 +143,7 @@ _HINT = "name another one with -o"
 
 
 class Target:
-    """The output: a single file, a folder or an archive.
-
-    Raises:
-        NcclInspectError: several files and no folder.
-    """
+    """The output: a single file, a folder or an archive."""
 
     def __init__(
         self, output: str, roots: Iterable[str], several: bool, rename: Callable[[str], str], stack: ExitStack
@@ -217,11 +207,7 @@ class Target:
         return {path.relative_to(self.folder or "").as_posix(): path for path in sorted(self._used)}
 
     def pack(self) -> None:
-        """Write the archive, if there is to be one: without owners and times.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write the archive, if there is to be one: without owners and times."""
         if not self._is_archive:
             return
         top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
@@ -239,13 +225,9 @@ class Target:
 # --- both readings ------------------------------------------------------------------------------------------------
 
 
-class Document(NamedTuple):
-    """A file of evidence."""
-
-    name: str  # as that of a source: of a member of an archive `archive.tar.gz:path/in/it`
-    kind: Kind
-    open: Callable[[], bytes]  # gives its contents; a ValueError or OSError says why it cannot
-    log: File | None = None  # the same as a log, in case the rest is one
+Document: TypeAlias = tuple[str, Kind, Callable[[], bytes]]
+"""A file of evidence: its name (as that of a source), its kind, and what gives its contents, or an error that says why
+it cannot."""
 
 
 class _Job:
@@ -257,7 +239,7 @@ class _Job:
         self._progress = progress
         self._evidence: dict[Kind, Evidence] = {}
         self._logs: list[File] = []
-        self._documents: list[Document] = []
+        self._documents: list[tuple[File, Kind]] = []
         self._archives: list[File] = []  # those among the logs whose members may be evidence
         self._good: set[str] = set()  # evidence that can be written; in archives it may also look like a log
         self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
@@ -268,7 +250,7 @@ class _Job:
             if kind and (file.size or 0) > artifacts.MAX_BYTES:
                 self.passed_over[file.name] = artifacts.TOO_LARGE
             elif kind:
-                self._documents.append(Document(file.name, kind, partial(_read_file, file), file))
+                self._documents.append((file, kind))
             else:
                 self._logs.append(file)
                 is_packed = log_detection.is_tar(head) or log_detection.is_zip(head)
@@ -278,12 +260,13 @@ class _Job:
     @property
     def input_paths(self) -> list[Path]:
         """Return the files that are read."""
-        read = (*self._logs, *(document.log for document in self._documents))
-        return [file.place for file in read if file and isinstance(file.place, Path)]
+        read = (*self._logs, *(file for file, _ in self._documents))
+        return [file.place for file in read if isinstance(file.place, Path)]
 
     def _documents_everywhere(self) -> Iterator[Document]:
         """Yield all evidence; of an archive, open one before you ask for the next."""
-        yield from self._documents
+        for file, kind in self._documents:
+            yield file.name, kind, partial(_read_file, file)
         for archive in self._archives:
             with suppress(StreamError, OSError):  # reading its logs says why
                 for member in packed.members(archive, archives.ALL):
@@ -291,12 +274,12 @@ class _Job:
                         yield from self._find_evidence(archive, member)
 
     def _find_evidence(self, archive: File, member: Member) -> Iterator[Document]:
-        head = _unpack(member.open())
+        data = _unpack(member.open())
         name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-        kind = artifacts.kind_of(name, head[: artifacts.HEAD])
-        if kind and len(head) <= artifacts.MAX_BYTES:
-            yield Document(name, kind, lambda: head)
-        elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
+        kind = artifacts.kind_of(name, data[: artifacts.HEAD])
+        if kind and len(data) <= artifacts.MAX_BYTES:
+            yield name, kind, lambda: data
+        elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, data):
             self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
 
     def _sources(self) -> Iterator[Source]:
@@ -304,12 +287,8 @@ class _Job:
         return (source for source in logs if source.name not in self._good)
 
     def learn(self) -> int:
-        """Learn names; return the number of readable inputs.
-
-        Raises:
-            NoInputError: no input is readable, or there is neither an NCCL line nor evidence.
-        """
-        anonymizer, documents = self.anonymizer, sum(map(self._learn_document, self._documents_everywhere()))
+        """Learn names; return the number of readable inputs."""
+        anonymizer, documents = self.anonymizer, sum(starmap(self._learn_document, self._documents_everywhere()))
         readable = documents
         problems: list[NoInputError] = []
         for source in self._sources():
@@ -329,27 +308,26 @@ class _Job:
         anonymizer.settle()
         return readable
 
-    def _learn_document(self, document: Document) -> bool:
-        kind = document.kind
+    def _learn_document(self, name: str, kind: Kind, read: Callable[[], bytes]) -> bool:
         try:
-            self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(document.open())
-            self._good.add(document.name)
+            self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(read())
+            self._good.add(name)
             return True
         except NotOfKindError:
-            self._logs += [document.log] if document.log else []
+            self._logs += [file for file, _ in self._documents if file.name == name]
         except RecursionError:
-            self.passed_over[document.name] = f"{kind.KIND}, damaged: nested too deeply"
+            self.passed_over[name] = f"{kind.KIND}, damaged: nested too deeply"
         except (ValueError, OSError) as error:
-            self.passed_over[document.name] = f"{kind.KIND}, damaged: {error}"
+            self.passed_over[name] = f"{kind.KIND}, damaged: {error}"
         return False
 
     def write(self, target: Target, leaks: Leaks) -> None:
         """Write all readable inputs, and look for leaks in a single one while it is written."""
         for source in self._sources():
             _write(source.name, self.anonymizer.blocks(source), target, leaks)
-        for document in self._documents_everywhere():
-            if document.name in self._good:
-                _write(document.name, self._evidence[document.kind].blocks(document.open()), target, leaks)
+        for name, kind, read in self._documents_everywhere():
+            if name in self._good:
+                _write(name, self._evidence[kind].blocks(read()), target, leaks)
 
 
 def _read_file(file: File) -> bytes:

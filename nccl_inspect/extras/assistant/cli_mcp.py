@@ -39,11 +39,11 @@ def command(roots: tuple[str, ...], options: reading.Options) -> None:
     try:
         import anyio
 
-        from nccl_inspect.extras.assistant import folders, reader, server
+        from nccl_inspect.extras.assistant import reader, server
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
             raise
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install -U mcp") from None
-    reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
+    reads = reader.LogReader(reader.Folders(roots or (".",)), shared.with_settings_file(options))
     reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
     anyio.run(server.make_server(reads).run_stdio_async)

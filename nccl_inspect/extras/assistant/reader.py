@@ -1,14 +1,23 @@
-"""Reads and judges logs for a server: in a thread, one at a time, each log once, and a request can be given up."""
+"""Reads and judges logs for a server: in a thread, one at a time, each log once, and a request can be given up.
+
+Nothing outside of some folders is read. A path is resolved first and then has to lie in one of them, so that neither
+``..`` nor a link leads out. Each file is opened from the folder downwards without following any link, so that what is
+opened is what was checked.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path, PosixPath
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -16,13 +25,211 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context
 
 from nccl_inspect import artifacts, topology
-from nccl_inspect.extras.assistant.folders import Folders
-from nccl_inspect.ingest.sources import compression
+from nccl_inspect.artifacts import is_artifact
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.blocks import Progress
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
+from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.memory import pause_collector
+
+_MAX_BYTES = 4 << 30
+_MAX_ENTRIES = 20_000
+MAX_SMALL = 4 << 20  # bytes of a policy or a topology
+_GLOB = frozenset("*?[")
+_ANY_DEPTH = "**"
+_THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without waiting for the other end of a pipe, should there suddenly be one."""
+_TERMINAL = "run 'nccl-inspect summarize' in a terminal"
+
+
+class Folders:
+    """Folders below which files may be read.
+
+    Args:
+        max_entries: files below one folder, or that match one pattern.
+        max_bytes: of all files of one question: a larger log takes longer than assistants wait.
+    """
+
+    def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
+        self._roots = {}
+        for name in roots:
+            root = Path(os.path.realpath(name))
+            try:
+                self._roots[root] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+
+    @property
+    def names(self) -> list[str]:
+        """Return the folders, without links in their paths."""
+        return [str(root) for root in self._roots]
+
+    def logs(self, names: Iterable[str]) -> list[File]:
+        """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
+        chosen = [file for name in names for file in self._find_logs(_require_plain(name))]
+        if sum(file.size or 0 for file in chosen) > self._max_bytes:
+            raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
+        return chosen
+
+    def text(self, name: str) -> str:
+        """Return what a small file holds."""
+        path = self._resolve(_require_plain(name))
+        _status(path, name)
+        try:
+            with self._hold(path, name).open("rb") as file:
+                data: bytes = file.read(MAX_SMALL + 1)
+        except OSError as error:
+            raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
+        if len(data) > MAX_SMALL:
+            raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
+        return data.decode("utf-8", "replace")
+
+    def _find_logs(self, name: str) -> Iterator[File]:
+        joined = self._make_absolute(name)
+        if _GLOB.isdisjoint(name) or os.path.lexists(joined):
+            # Shown as it was named, if that leads to it from the working folder.
+            places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+        else:
+            places = [(match, match) for match in self._list_matching(name)]
+        for place, shown in places:
+            path = self._resolve(place)
+            if stat.S_ISDIR(_status(path, place).st_mode):
+                yield from self._find_below(path, shown)
+            else:
+                yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
+
+    def _find_below(self, folder: Path, shown: str) -> list[File]:
+        entries = []
+        for number, path in enumerate(files.walk_folder(folder, [])):
+            if number >= self._max_entries:
+                raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
+            real = Path(os.path.realpath(path))
+            if not self._find_root(real):
+                continue  # a link that leads out is not a part of the folder
+            base = folder if real == path else real.parent
+            # What is neither a log nor evidence is not listed: an answer has no room for it.
+            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
+                entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
+        if not entries:
+            raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
+        return sorted(entries, key=lambda file: log_detection.natural(file.name))
+
+    def _list_matching(self, pattern: str) -> list[str]:
+        """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
+        parts = Path(pattern).parts
+        if ".." in parts:
+            raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
+        fixed = next(index for index, part in enumerate(parts) if not _GLOB.isdisjoint(part))
+        begin = self._resolve(str(Path(*parts[:fixed])))
+        matches = dict.fromkeys(islice(self._expand_pattern(begin, parts[fixed:]), self._max_entries + 1))
+        if len(matches) > self._max_entries:
+            raise NcclInspectError(f"{pattern}: more than {self._max_entries:,} files", "name a folder with fewer")
+        inside = [name for name in matches if self._find_root(Path(os.path.realpath(name)))]
+        if not inside:
+            raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
+        return sorted(inside, key=log_detection.natural)
+
+    def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
+        """List no folder that is hidden, or that a link leads out to, unlike :mod:`glob`."""
+        part, rest = parts[0], parts[1:]
+        if part == _ANY_DEPTH and rest:
+            yield from self._expand_pattern(folder, rest)
+        real = Path(os.path.realpath(folder))
+        entries = list[os.DirEntry[str]]()
+        with suppress(OSError):
+            if self._find_root(real):
+                with os.scandir(real) as found:
+                    entries += (entry for entry in found if not entry.name.startswith("."))
+        for entry in entries:
+            path = folder / entry.name
+            if part == _ANY_DEPTH:
+                if not rest:
+                    yield str(path)
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._expand_pattern(path, parts)
+            elif fnmatchcase(entry.name, part):
+                yield from self._expand_pattern(path, rest) if rest else (str(path),)
+
+    def _resolve(self, name: str) -> Path:
+        path = Path(os.path.realpath(self._make_absolute(name)))
+        if self._find_root(path) is None:
+            raise NcclInspectError(
+                f"{name}: outside of the folders that may be read",
+                f"these are {', '.join(self.names)}; --root FOLDER at the start of the server adds one",
+            )
+        return path
+
+    def _make_absolute(self, name: str) -> str:
+        if os.path.isabs(name):  # noqa: PTH117
+            return name
+        candidates = [str(root / name) for root in self._roots]
+        return next(filter(os.path.lexists, candidates), candidates[0])
+
+    def _find_root(self, path: Path) -> Path | None:
+        return next((root for root in self._roots if path == root or root in path.parents), None)
+
+    def _hold(self, path: Path, name: str) -> _Held:
+        held = _Held(path)
+        held.base, held.shown = self._find_root(path) or path, name
+        held.folder = self._roots[held.base]
+        return held
+
+
+class _Held(PosixPath):
+    """A path without links below a folder that is open: opening it follows no link that has come since."""
+
+    base: Path  # the folder that may be read
+    folder: int  # a descriptor of it
+    shown: str
+
+    def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
+        """Return the file, for reading: it is opened from the folder downwards."""
+        *above, name = Path(self).relative_to(self.base).parts or (".",)
+        at = os.dup(self.folder)
+        try:
+            for part in above:
+                below = os.open(part, _THROUGH, dir_fd=at)
+                os.close(at)
+                at = below
+            file = os.open(name, _READ, dir_fd=at)
+        finally:
+            os.close(at)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise NcclInspectError(f"{self.shown}: not a plain file", "name a file or a folder")
+        return os.fdopen(file, mode, buffering)
+
+
+def _require_plain(name: str) -> str:
+    """Return a path, and nothing else that the command line takes for an input."""
+    if name == "-" or not name.strip():
+        raise NcclInspectError("no path", "name a log file or a folder")
+    if files.is_url(name):
+        raise NcclInspectError(f"{name}: an address", "only files are read here: name one below the folders")
+    if "\0" in name or "\n" in name:
+        raise NcclInspectError("not a path: it holds a line end", "name a file; 'explain' takes lines of a log")
+    return name
+
+
+def _status(path: Path, name: str) -> os.stat_result:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        raise NcclInspectError(f"{name}: no such file", suggest_path(path, "check the path")) from None
+    except OSError as error:
+        raise NcclInspectError(f"{name}: {error.strerror}", "check the path and the folders in it") from None
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise NcclInspectError(f"{name}: not a plain file", "pipes and devices are not read: name a file or a folder")
+    return status
+
+
+# --- the reader -----------------------------------------------------------------------------------------------------
 
 _MAX_KEPT = 4  # jobs that are kept: those of two runs that are compared, and what was asked before
 _MAX_KEPT_BYTES = 512 << 20  # bytes of the logs of which jobs are kept, but for the last one
@@ -60,9 +267,6 @@ class LogReader:
         Args:
             tells: takes notice of progress.
             visit: is shown each job of several; they are then read anew.
-
-        Raises:
-            NcclInspectError: they cannot be read, or the wish cannot be met.
         """
         done, due = 0, time.monotonic() + self._interval
 

@@ -5,11 +5,9 @@ One module for each target: ``ARGUMENT`` names what it needs (empty for nothing)
 be found. Nothing is ever changed: the tables have reading verbs only.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from nccl_inspect.util.discovery import Package
 
-_MODULES: Package[Any] = Package(__name__, __file__, "collection", "kubectl", "ras")
+_MODULES: Package[Any] = Package(__name__, __file__, "collection", "kubectl")
 names, load = _MODULES.names, _MODULES.load

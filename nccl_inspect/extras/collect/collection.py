@@ -48,10 +48,13 @@ class Command(Frozen):
         return shlex.join(self.argv)
 
 
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+
+
 def load_commands(target: str) -> dict[str, Command]:
     """Return what is run for a target, by name."""
-    tables = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
-    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in tables[target].items()}
+    named = TABLES[target].items()
+    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in named}
 
 
 def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:
@@ -114,6 +117,11 @@ def _mask_value(value: Any) -> Any:
     return secrets.mask_secrets(value) if isinstance(value, str) else value
 
 
+def _mask_lines(data: bytes) -> bytes:
+    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    return "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
+
+
 # --- the folder ---------------------------------------------------------------------------------------------------
 
 INDEX = "collection.txt"
@@ -167,32 +175,26 @@ class Collection:
 
     def run(self, command: Command) -> bytes:
         """Run one command; return its output, empty where there is none or it is a log."""
-        return self._note(command.file, str(command), str(command), partial(self._fetch, command))
+        output = self.keep(command.file, str(command), partial(self._fetch, command))
+        return output if isinstance(output, bytes) else b""
 
     def run_all(self, some: Iterable[Command]) -> None:
         """Run commands, several at once."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.run, some))
 
-    def keep(self, file: str, what: str, write: Callable[[Path], object], shown: str = "") -> None:
-        """Keep what is not the output of a command: ``write`` writes it, or has an OSError that says why not."""
-
-        def fetch() -> tuple[str | None, bytes]:
-            write(self._path(file))
-            return None, b""
-
-        self._note(file, what, shown or what, fetch)
-
-    def _note(self, file: str, what: str, shown: str, fetch: Callable[[], tuple[str | None, bytes]]) -> bytes:
-        self._show(shown)
+    def keep(self, file: str, what: str, write: Callable[[Path], object], shown: str = "") -> object:
+        """Keep what ``write`` writes, and return what it returns; an OSError says why there is none."""
+        self._show(shown or what)
         if self._folder is None:
-            return b""
+            return None
+        output, problem = None, None
         try:
-            problem, data = fetch()
+            output = write(self._path(file))
         except OSError as error:
-            problem, data = error.strerror or str(error), b""
+            problem = error.strerror or str(error)
         self.outcomes.append(Outcome(file, what, problem))
-        return data
+        return output
 
     def write_index(self, folder: str = "") -> None:
         """Write what was run and what failed."""
@@ -206,31 +208,24 @@ class Collection:
         rows = "".join(f"\n{title}\n  " + "\n  ".join(some or ["(nothing)"]) + "\n" for title, some in sections.items())
         self._path(str(Path(folder, INDEX))).write_text(f"{TITLE}\n{rows}", encoding="utf-8", errors="replace")
 
-    def _fetch(self, command: Command) -> tuple[str | None, bytes]:
+    def _fetch(self, command: Command, path: Path) -> bytes:
         """Run what prints a log, or a document, which is written without its secrets; return the whole of it."""
-        if command.file.endswith(".log"):
-            path = self._path(command.file)
-            with path.open("wb") as log:
-                problem = run_command(command.argv, log, 10 * self._seconds)
-            if problem and not path.stat().st_size:
-                path.unlink()
-            return problem, b""
-        with TemporaryFile() as file:
-            problem = run_command(command.argv, file, self._seconds)
-            file.seek(0)
-            data = file.read()
-        if problem and not (command.keeps_failed and data):
-            return problem, b""
-        try:
-            if command.file.endswith(_MANIFEST):
-                shown = mask_manifest(data)
-            else:
-                lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-                shown = "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
-        except ValueError as error:
-            return f"not kept: {error}", b""
-        self._path(command.file).write_bytes(shown)
-        return problem, data
+        data, is_log = b"", command.file.endswith(".log")
+        with path.open("wb") if is_log else TemporaryFile() as file:
+            problem = run_command(command.argv, file, self._seconds * (10 if is_log else 1))
+            if not is_log:
+                file.seek(0)
+                data = file.read()
+        if is_log and problem and not path.stat().st_size:
+            path.unlink()
+        elif not is_log and (data or not problem) and (command.keeps_failed or not problem):
+            try:
+                path.write_bytes(mask_manifest(data) if command.file.endswith(_MANIFEST) else _mask_lines(data))
+            except ValueError as error:
+                raise OSError(f"not kept: {error}") from None
+        if problem:
+            raise OSError(problem)
+        return data
 
     def _path(self, file: str) -> Path:
         assert self._folder is not None

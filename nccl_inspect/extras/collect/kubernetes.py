@@ -10,21 +10,12 @@ from itertools import islice
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.collection import Collection, Command, Wanted, load_commands
+from nccl_inspect.extras.collect.collection import TABLES, Collection, Command, Wanted, load_commands
 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
 COMMANDS = load_commands("kubernetes")
-LABELS = {  # the label by which the pods of each kind are found
-    "job": "job-name",
-    "jobset": "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset": "leaderworkerset.sigs.k8s.io/name",
-    "mpijob": "training.kubeflow.org/job-name",
-    "pytorchjob": "training.kubeflow.org/job-name",
-    "raycluster": "ray.io/cluster",
-    "trainjob": "jobset.sigs.k8s.io/jobset-name",
-    "vcjob": "volcano.sh/job-name",
-}
+LABELS: dict[str, str] = TABLES["labels"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _NOT_FOUND = "(NotFound)"  # how kubectl says that there is no object of a name
 _MAX_OWNERS = 100

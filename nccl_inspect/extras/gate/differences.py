@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field
 from functools import cache
+from itertools import islice
 
 from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
@@ -126,55 +127,42 @@ def compare(a: Job, b: Job) -> Difference:
 # --- versions, network, world, environment ------------------------------------------------------------------------
 
 
-def _change_of_value(
-    area: str, what: str, before: str, after: str, unclear: list[str], evidence: Iterable[Evidence] = ()
-) -> Iterator[Change]:
-    """Yield the change of something that every run has; a value missing from one log is not a change."""
-    if before and after and before != after:
-        yield Change(area, what, before, after, evidence=list(evidence))
-    elif bool(before) != bool(after):
-        unclear.append(f"{what}: not in the log of {'B' if before else 'A'} ({before or after} in the other)")
-
-
-def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
-    lines = []
-    for notice in job.notices:
-        if isinstance(notice.event, event) and all(getattr(notice.event, key) == values[key] for key in values):
-            lines.append(notice.evidence[0])
-    return lines
+_MAY_BE_MISSING = ("plugin", "provider")  # in a run; of all else, what is missing is only not in the log
+_OPTIONAL = ("devices", "platform")  # which many logs do not name
 
 
 def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    before, after = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
-    drivers = ", ".join(a.cuda_versions), ", ".join(b.cuda_versions)
-    for what, versions, kind in (
-        ("NCCL", (before, after), events.NcclVersion),
-        ("CUDA driver", drivers, events.CudaDriver),
-    ):
-        lines = [line for job in (b, a) for line in _find_lines(job, kind)[:_MAX_EVIDENCE]]
-        yield from _change_of_value("versions", what, *versions, unclear, lines)
+    def find_lines(
+        event: type[events.Event], *jobs: Job, most: int | None = _MAX_EVIDENCE, **values: object
+    ) -> Iterator[Evidence]:
+        for job in jobs:
+            notices = (notice for notice in job.notices if isinstance(notice.event, event))
+            fitting = (one for one in notices if all(getattr(one.event, key) == values[key] for key in values))
+            yield from (notice.evidence[0] for notice in islice(fitting, most))
 
-    ours, theirs = a.network, b.network
-    lines = _find_lines(b, events.NetDevices, net=theirs.name)
-    yield from _change_of_value("network", "network", ours.name or "", theirs.name or "", unclear, lines)
-    plugins = [f"{net.plugin or ''} {net.plugin_version or ''}".strip() for net in (ours, theirs)]
-    providers = [ours.provider or "", theirs.provider or ""]
-    for what, (before, after), own_lines in (
-        ("plugin", plugins, _find_lines(b, events.PluginStatus, kind="NET")),
-        ("provider", providers, _find_lines(b, events.OfiProvider)),
+    networks = (a.network, b.network)
+    devices = list(find_lines(events.NetDevices, b, net=b.network.name, most=None))
+    exact = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
+    drivers, plugins = (
+        (", ".join(job.cuda_versions) for job in (a, b)),
+        (f"{n.plugin or ''} {n.plugin_version or ''}" for n in networks),
+    )
+    for area, what, values, lines in (
+        ("versions", "NCCL", exact, find_lines(events.NcclVersion, b, a)),
+        ("versions", "CUDA driver", drivers, find_lines(events.CudaDriver, b, a)),
+        ("network", "network", (net.name for net in networks), devices),
+        ("network", "plugin", plugins, find_lines(events.PluginStatus, b, kind="NET")),
+        ("network", "provider", (net.provider for net in networks), find_lines(events.OfiProvider, b)),
+        ("network", "devices", (list_words(net.devices, 8) for net in networks), devices[:1]),
+        ("world", "world size", (str(job.world_size or "") for job in (a, b)), ()),
+        ("world", "hosts", map(_hosts_words, (a, b)), ()),
+        ("world", "platform", (job.platform for job in (a, b)), ()),
     ):
-        if before != after:  # a run may lack it
-            shown = own_lines[:_MAX_EVIDENCE] if after else []
-            yield Change("network", what, before or None, after or None, evidence=shown)
-    if ours.devices and theirs.devices and ours.devices != theirs.devices:
-        yield Change(
-            "network", "devices", list_words(ours.devices, 8), list_words(theirs.devices, 8), evidence=lines[:1]
-        )
-
-    yield from _change_of_value("world", "world size", str(a.world_size or ""), str(b.world_size or ""), unclear)
-    yield from _change_of_value("world", "hosts", _hosts_words(a), _hosts_words(b), unclear)
-    if a.platform and b.platform:
-        yield from _change_of_value("world", "platform", a.platform, b.platform, unclear)
+        before, after = ((value or "").strip() for value in values)
+        if before != after and ((before and after) or what in _MAY_BE_MISSING):
+            yield Change(area, what, before or None, after or None, evidence=list(lines) if after else [])
+        elif before != after and what not in _OPTIONAL:
+            unclear.append(f"{what}: not in the log of {'B' if before else 'A'} ({before or after} in the other)")
 
 
 def _hosts_words(job: Job) -> str:

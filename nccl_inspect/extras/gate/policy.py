@@ -127,22 +127,17 @@ _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
 _DRIVER = "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another"
 _BUILT_IN = ("IB", "Socket")
-_NUMBERS = {  # what each number is asked for in words, what it counts, and what to do about another one
-    "world_size": ("{}", "rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
-    "hosts": ("{}", "host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
+_NUMBERS = {  # what each number counts, and what to do about another one
+    "world_size": ("rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
+    "hosts": ("host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
     "min_channels": (
-        *("at least {}", "channel"),
+        "channel",
         "check for NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS, slow paths, and NICs that are not visible",
     ),
-    "max_unrecognised_lines": (
-        *("at most {}", "line"),
-        "upgrade nccl-inspect, or report them: summarize -v lists them",
-    ),
-    "max_damaged_lines": (
-        *("at most {}", "line"),
-        "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log",
-    ),
+    "max_unrecognised_lines": ("line", "upgrade nccl-inspect, or report them: summarize -v lists them"),
+    "max_damaged_lines": ("line", "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"),
 }
+_LIMITS = {"min": "at least {}", "max": "at most {}"}
 
 
 def world_communicator(job: Job) -> CommunicatorInfo | None:
@@ -157,7 +152,7 @@ def count_hosts(job: Job) -> int:
 
 
 def _ask_number(key: str, wanted: int, job: Job) -> Iterator[Answer]:
-    _, noun, todo = _NUMBERS[key]
+    noun, todo = _NUMBERS[key]
     comm, names, missing = world_communicator(job), "", ""
     lines, number = comm.evidence if comm else [], 0
     if key == "hosts":
@@ -454,9 +449,10 @@ def _make_policy(table: Table) -> Policy:
 
 
 def _list_expectations(table: Table) -> Iterator[Expectation]:
-    for key, (words, _, _) in _NUMBERS.items():
+    for key in _NUMBERS:
         if (number := table.number(key)) is not None:
-            yield Expectation(key, words.format(number), partial(_ask_number, key, number))
+            words = _LIMITS.get(key[:3], "{}").format(number)
+            yield Expectation(key, words, partial(_ask_number, key, number))
     if unwanted := table.texts("forbidden_actions"):
         if unknown := set(unwanted).difference(ACTIONS):
             raise table.error(f"forbidden_actions has '{min(unknown)}'", f"choose from {', '.join(ACTIONS[:-1])}")

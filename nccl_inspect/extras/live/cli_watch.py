@@ -20,7 +20,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.live import tail
 from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -29,7 +28,7 @@ from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import count, ranges
+from nccl_inspect.util.wording import count
 
 _EXAMPLES = """
 Examples:
@@ -131,15 +130,15 @@ def command(
     (name,) = shared.inputs_or_stdin((log,) if log else ())
     if store and name == "-":
         raise click.UsageError("--store needs LOG: standard input is not kept")
-    source = tail.STDIN if name == "-" else name
+    source = watching.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
     watch = watching.Watch(judge, timing, source, beside=beside, asks=bool(ras))
     output: int | None = None
     with suppress(AttributeError, OSError, ValueError):
         output = sys.stdout.fileno()
-    waiter = tail.Waiter(min(_TICK, interval / 4), output)
-    pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
+    waiter = watching.Waiter(min(_TICK, interval / 4), output)
+    pieces = watching.stream(0, waiter) if name == "-" else watching.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
     alarm: watching.Alarm | None = None
     job: Job | None = None
@@ -148,7 +147,7 @@ def command(
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
-                if isinstance(piece, tail.Note):
+                if isinstance(piece, watching.Note):
                     screen.note(piece.text)
                     if piece.begins:
                         watch.begin()
@@ -277,26 +276,26 @@ class Meter:
 
 def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.reported
+    job, known = watch.reported, watch.job
     if job:
         made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment
         made = prometheus.Metrics()
         made.verdict("unknown")
-        if status.world_size is not None:
-            made.add("world_size", prometheus.WORLD_SIZE, (), [((), status.world_size)])
-        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), status.ranks)])
+        if known and known.world_size is not None:
+            made.add("world_size", prometheus.WORLD_SIZE, (), [((), known.world_size)])
+        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), len(known.ranks_seen) if known else 0)])
     made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
     made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
-    made.add("watch_seconds", "How long the log was watched.", (), [((), status.seconds)])
-    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), status.stalled)])
-    lines = [(("all",), status.lines), (("nccl",), status.nccl_lines)]
-    made.add("watch_lines", "Lines read until now.", ("kind",), lines)
-    comms = [(("complete",), status.complete), (("incomplete",), status.communicators - status.complete)]
+    made.add("watch_seconds", "How long the log was watched.", (), [((), time.monotonic() - watch.begun)])
+    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), watch.is_stalled)])
+    lines, (complete, number) = zip((("all",), ("nccl",)), watch.count_lines(), strict=True), watch.communicators
+    made.add("watch_lines", "Lines read until now.", ("kind",), list(lines))
+    comms = [(("complete",), complete), (("incomplete",), number - complete)]
     made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
-    fed = time.monotonic() - status.quiet
+    fed, now = watch.fed, time.monotonic()
     made.add_function(
-        "watch_quiet_seconds", "Seconds since the last line.", lambda: time.monotonic() - fed if runs else status.quiet
+        "watch_quiet_seconds", "Seconds since the last line.", lambda: (time.monotonic() if runs else now) - fed
     )
     return made
 
@@ -330,7 +329,7 @@ class _Screen:
         if now < self._next:
             return
         self._next = now + self._pause
-        begin, progress = _progress(watch.status())
+        begin, progress = _progress(watch)
         if self._in_place:
             words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
             self._write("\r" + words.ljust(len(self._shown)))
@@ -352,14 +351,17 @@ class _Screen:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _progress(status: watching.Status) -> tuple[str, str]:
-    begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
-    if not status.nccl_lines:
+def _progress(watch: watching.Watch) -> tuple[str, str]:
+    (lines, nccl_lines), (complete, number), job = watch.count_lines(), watch.communicators, watch.job
+    begin = f"{time.monotonic() - watch.begun:.0f} s, {lines:,} line{'' if lines == 1 else 's'}"
+    if not nccl_lines:
         return begin, "none of NCCL yet"
-    ranks = f"ranks {status.ranks}/{status.world_size or '?'}"
-    comms = f"communicators {status.complete}/{status.communicators} complete"
-    last = f"last: {status.last}" if status.last else ""
-    return begin, ", ".join(filter(None, (ranks, comms, last, status.ras, status.verdict.upper())))
+    ranks = f"ranks {len(job.ranks_seen) if job else 0}/{(job and job.world_size) or '?'}"
+    last = f"last: {watch.last}" if watch.last else ""
+    verdict = watch.reported.verdict.upper() if watch.reported else ""
+    return begin, ", ".join(
+        filter(None, (ranks, f"communicators {complete}/{number} complete", last, watch.ras, verdict))
+    )
 
 
 def _words(news: watching.News, style: Style) -> Iterator[str]:
@@ -382,27 +384,10 @@ def _words(news: watching.News, style: Style) -> Iterator[str]:
             yield f"{named} {is_now}" if how == "severity" else f"{severity} {named} {is_now}"
             if how != "gone":
                 yield from block("what", escape_controls(finding.summary), style)
-        case watching.Stall():
-            yield from _stall(news, style)
-        case watching.Behind(late, seconds):
-            first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
-            yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
-            for index, words in enumerate(late.words):
-                yield from block("" if index else "behind", escape_controls(words), style)
+        case watching.Stall(what, rows):
+            first, *rest = block("", escape_controls(f"STALLED: {what}"), style, indent=0, hang=0)
+            yield from (first.replace("STALLED", paint("STALLED", "warning", style), 1), *rest)
+            for label, words in rows:
+                yield from block(label, escape_controls(words), style)
         case watching.Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
-
-
-def _stall(stall: watching.Stall, style: Style) -> Iterator[str]:
-    comm = stall.communicator
-    first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
-    lines = block("", escape_controls(first), style, indent=0, hang=0)
-    yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
-    yield from lines[1:]
-    for label, ranks, what in (
-        ("waiting", stall.waiting, "began and did not finish"),
-        ("missing", stall.missing, "did not begin, or not in this log"),
-    ):
-        number = count(len(ranks), "rank") + ("" if stall.are_global else " (counted within it)")
-        yield from block(label, f"{number}: {ranges(ranks)}, {what}", style) if ranks else ()
-    yield from block("last step", escape_controls(stall.last or "none"), style)

@@ -1,13 +1,19 @@
-"""Watches a log while it is written: when a job is up, what is found, what changes, and where it stands still."""
+"""Watches a log while it is written: when a job is up, what is found, what changes, and where it stands still.
+
+Its bytes come from a pipe that stays open, or from a file that grows, is cut or is replaced.
+"""
 
 from __future__ import annotations
 
 import os
 import queue
+import select
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
@@ -15,9 +21,12 @@ from nccl_inspect.artifacts import NOTHING, Inventory, ras
 from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
-from nccl_inspect.extras.collect.ras import FORMS, FormatError, answer
+from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
 from nccl_inspect.extras.gate.differences import pair_findings
-from nccl_inspect.extras.live.tail import STDIN, Splitter
+from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
+from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
@@ -28,9 +37,186 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.report.digest import reason
+from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
+
+STDIN = "<stdin>"
+_REMEMBERED = 256  # bytes before the offset that was read last
+
+
+class Note(NamedTuple):
+    """Something to tell about the input itself."""
+
+    text: str
+    begins: bool = False  # what follows is the beginning of a file: lines count from 1 again
+
+
+Piece: TypeAlias = bytes | Note | None  # bytes as they came; None when nothing came for a while
+
+
+class Waiter:
+    """Waits for input, and notices when nobody reads the output any more."""
+
+    def __init__(self, seconds: float, output: int | None = None) -> None:
+        self._milliseconds = seconds * 1000
+        self._output = output
+        self._poll = select.poll()
+        if output is not None:
+            self._poll.register(output, 0)
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this input."""
+        self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self) -> bool:
+        """Return whether there is input, in time; a BrokenPipeError says that nobody reads the output any more."""
+        for descriptor, _ in self._poll.poll(self._milliseconds):
+            if descriptor == self._output:
+                raise BrokenPipeError
+            return True
+        return False
+
+
+def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece]:
+    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is."""
+    waiter.add(descriptor)
+    while True:
+        if not waiter.wait():
+            yield None
+            continue
+        try:
+            data = os.read(descriptor, BLOCK)
+        except BlockingIOError:
+            yield None
+            continue
+        except OSError as error:
+            raise NoInputError(f"{name}: {error.strerror}", "pipe a log in") from None
+        if not data:
+            return
+        yield data
+
+
+def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piece]:
+    """Yield what a file holds, and what is written to it later, also when it is cut or replaced.
+
+    It need not exist yet, unless it is read until its end. What is not a regular file is read like a pipe.
+    """
+    if not path.exists():
+        if until_end or not path.parent.is_dir():
+            raise NoInputError(f"{path}: no such file", suggest_path(path, "check the path"))
+        similar = suggest_path(path, "")
+        yield Note(f"{path} is not there yet: waiting for it" + (f"; {similar}" if similar else ""))
+        while not path.exists():
+            waiter.wait()
+            yield None
+    if path.is_dir():
+        raise NoInputError(f"{path}: is a folder", "name one file, or pipe in what 'tail -F' gives of several")
+    descriptor, offset, seen = _open(path), 0, b""
+    try:
+        if not path.is_file():
+            yield from stream(descriptor, waiter, str(path))
+            return
+        while True:
+            if how := _find_restart(path, descriptor, offset, seen):
+                os.close(descriptor)
+                descriptor, offset, seen = _open(path), 0, b""
+                yield Note(f"{path} {how}: reading it from its beginning", begins=True)
+                continue
+            try:
+                data = os.read(descriptor, BLOCK)
+            except OSError as error:
+                raise NoInputError(f"{path}: {error.strerror}", "check the file") from None
+            if data:
+                offset, seen = offset + len(data), (seen + data)[-_REMEMBERED:]
+                yield data
+            elif until_end:
+                return
+            else:
+                waiter.wait()
+                yield None
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise NoInputError(f"{path}: {error.strerror}", "check its mode and owner") from None
+
+
+def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
+    """Return how a file begins anew: one that grew beyond the offset holds other bytes before it than were seen."""
+    opened = os.fstat(descriptor)
+    try:
+        there = path.stat()
+    except OSError:
+        return ""
+    is_as_seen = True
+    with suppress(OSError):  # reading on will tell
+        is_as_seen = os.pread(descriptor, len(seen), offset - len(seen)) == seen
+    if opened.st_size < offset or not is_as_seen:
+        return "was cut or written anew"
+    is_other = (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino)
+    return "was replaced" if is_other and opened.st_size == offset else ""
+
+
+class Splitter:
+    """Cuts bytes into lines; a line without its end waits for it, and so does the beginning of an export.
+
+    An export in JSON or as a table is read as every command reads it, as far as it has come.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
+        self._begun = False
+        self._reader: blocks.Reader | None = None
+        self._total = 0
+
+    def split(self, data: bytes) -> Lines:
+        """Return the lines that end here."""
+        if self._begun:
+            return self._split(data, len(data))
+        self._rest += data
+        return self._begin(len(data)) if _tells(self._rest) else Lines([], len(data))
+
+    def take_rest(self) -> Iterator[Lines]:
+        """Return the lines that never ended."""
+        if self._rest and not self._begun:
+            yield self._begin(0)
+        if self._reader is not None:
+            yield self._number(self._reader, self._reader.finish(), 0)
+        elif self._rest:
+            rest, self._rest = self._rest, b""
+            yield Lines([rest.rstrip(b"\r")], 0)
+
+    def _begin(self, size: int) -> Lines:
+        head, self._rest, self._begun = self._rest, b"", True
+        self._reader = blocks.reader_of(head[:HEAD])
+        return self._split(head, size)
+
+    def _split(self, data: bytes, size: int) -> Lines:
+        if self._reader is not None:
+            return self._number(self._reader, self._reader.feed(data), size)
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[:BLOCK]
+        return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
+
+    def _number(self, reader: blocks.Reader, found: Iterator[Numbered], size: int) -> Lines:
+        entries = list(found)
+        self._total += len(entries)
+        return blocks.number_lines(entries, self._total - len(entries), size, reader)
+
+
+def _tells(head: bytes) -> bool:
+    """Return whether this shows if it is an export: its first line does, if it is more than a bracket."""
+    first, end, _ = head.partition(b"\n")
+    return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)
+
+
+# --- what RAS answers -----------------------------------------------------------------------------------------------
 
 # --- what RAS answers -------------------------------------------------------------------------------------------------
 
@@ -159,21 +345,12 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and wait; some did not begin, or their log is not here."""
+    """No progress for some seconds: by the log of a communicator, or by RAS of the job."""
 
-    communicator: CommunicatorInfo
-    waiting: list[int]
-    missing: list[int]
-    are_global: bool  # whether these are global ranks; else they count within the communicator
-    seconds: float
-    last: str  # the last progress, that many seconds ago
-
-
-class Behind(NamedTuple):
-    """By RAS no operation was launched for some seconds, and some ranks launched fewer than others, or are silent."""
-
-    late: Late
-    seconds: float
+    what: str  # makes none, and since when
+    rows: list[tuple[str, str]]  # who waits for whom, in words with labels
+    ranks: list[int]  # of the job, that hold it up, as far as they are known
+    reason: str  # all in a sentence
 
 
 class Resumed(NamedTuple):
@@ -188,24 +365,7 @@ class End(NamedTuple):
     job: Job
 
 
-News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
-
-
-class Status(NamedTuple):
-    """Holds how far it got."""
-
-    seconds: float
-    lines: int
-    nccl_lines: int
-    ranks: int
-    world_size: int | None
-    complete: int  # communicators that all ranks which began have finished
-    communicators: int
-    last: str  # the last step of any rank
-    verdict: str
-    quiet: float
-    stalled: bool  # a communicator makes no progress, or by RAS the job does not
-    ras: str  # what RAS says, or why it says nothing; empty if it is not asked
+News: TypeAlias = Verdict | Change | Turn | Stall | Resumed | End
 
 
 class Watch:
@@ -226,31 +386,30 @@ class Watch:
         self._fold = self._reader.fold
         self._fold.start(name)
         self._splitter = Splitter()
-        self._begun = self._next_look = self._progress = self._fed = clock()
+        self.begun = self._next_look = self._progress = self.fed = clock()
         self._extent = self._fold.extent()
         self._next_warning = self._next_behind = timing.stall
-        self._job: Job | None = None
+        self.job: Job | None = None  # as last judged
         self.reported: Job | None = None  # the job as last reported; None before the first verdict
         self._lines = -1  # how many the log had when the whole verdict was shown, until something changed
         self._gone: set[str] = set()
-        self._last = ""
-        self._stall: Stall | None = None
+        self.last = ""  # the last step of any rank
         self._answer: Artifact | None = None
         self._counts: dict[tuple[str, str, int], int] = {}
-        self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
-        self._behind: Behind | None = None
+        self.ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
+        self._is_stuck = self._is_behind = False  # by the log; by RAS
 
     def feed(self, data: bytes) -> None:
         """Take in what came."""
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
-        self._fed = self._clock()
+        self.fed = self._clock()
         self._reader.feed(self._splitter.split(data))
 
     def take(self, answer: Artifact | str) -> Iterator[News]:
         """Take in what RAS answers, or why it does not, and yield that operations are launched again."""
         if isinstance(answer, str):
-            self._ras = f"no answer from RAS ({answer})"
+            self.ras = f"no answer from RAS ({answer})"
             return
         counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
@@ -258,23 +417,23 @@ class Watch:
         kept, before = self._find_late(), self._answer
         self._answer = answer
         late = self._find_late()
-        if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
+        if self._is_same and self._is_behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
-        self._ras = "RAS: all in step" if late is None else "RAS: moving"
+        self.ras = "RAS: all in step" if late is None else "RAS: moving"
         if late and self._is_same:
-            self._ras = f"RAS: {list_words(late.names, limit=3)} behind"
+            self.ras = f"RAS: {list_words(late.names, limit=3)} behind"
         if self._is_same:
             return
         seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
-        if self._behind:
-            self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
+        if self._is_behind:
+            self._is_behind, self._of_failure, self._extent = False, NOTHING, (-1, -1, -1)  # judge without the answer
             yield Resumed(seconds)
 
     def _find_late(self) -> Late | None:
         if self._answer is None:
             return None
         value = self._answer.value
-        return find_late(value, ranks_of_pids(self._job, [value]) if self._job else value.ranks_by_pid())
+        return find_late(value, ranks_of_pids(self.job, [value]) if self.job else value.ranks_by_pid())
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -294,22 +453,22 @@ class Watch:
         news: list[News] = []
         extent = self._fold.extent()
         if extent[:2] != self._extent[:2]:
-            if self._stall:
+            if self._is_stuck:
                 news.append(Resumed(now - self._progress))
-                self._next_warning, self._stall = self._timing.stall, None
+                self._next_warning, self._is_stuck = self._timing.stall, False
             self._progress = now
-            self._last = _step_words(self._fold.last_step())
+            self.last = _step_words(self._fold.last_step())
         if extent != self._extent:
             self._extent = extent
-            self._job = self._judge_now()
-        if self._job is not None:
+            self.job = self._judge_now()
+        if self.job is not None:
             if self.reported is not None:
-                news.extend(self._tell(self._job))
-            elif is_up(self._job, now - self._progress, self._timing):
-                self._job = self._judge_now()  # its counts of lines are those of now
-                news.extend(self._tell(self._job))
-                self._lines = sum(source.lines for source in self._job.sources)
-            news.extend(self._report_stall(self._job, now))
+                news.extend(self._tell(self.job))
+            elif is_up(self.job, now - self._progress, self._timing):
+                self.job = self._judge_now()  # its counts of lines are those of now
+                news.extend(self._tell(self.job))
+                self._lines = sum(source.lines for source in self.job.sources)
+            news.extend(self._report_stall(self.job, now))
         news.extend(self._report_lag(now))
         self._next_look = now + max(self._timing.interval / 4, _REST * (self._clock() - now))
         return news
@@ -325,7 +484,7 @@ class Watch:
             raise
         self._fold.partial = interrupted
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
-        is_stalled = self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
+        is_stalled = self._is_stuck and self._fold.extent()[:2] == self._extent[:2]
         quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
@@ -333,24 +492,21 @@ class Watch:
         is_first, news = self.reported is None, list(self._tell(job))
         return [*news, *([] if is_first or (is_said and not news) else [End(job)])], job
 
-    def status(self) -> Status:
-        """Return how far the job got, cheap enough to be asked at any time."""
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether a communicator makes no progress, or by RAS the job does not."""
+        return self._is_stuck or self._is_behind
+
+    @property
+    def communicators(self) -> tuple[int, int]:
+        """Return how many communicators all ranks that began have finished, and how many there are."""
+        comms = self.job.communicators if self.job else []
+        return sum(not _list_unfinished(comm) for comm in comms), len(comms)
+
+    def count_lines(self) -> tuple[int, int]:
+        """Return how many lines were read, and how many of them are NCCL's."""
         counts = [source.counts for source in self._fold.sources]
-        comms = self._job.communicators if self._job else []
-        return Status(
-            seconds=self._clock() - self._begun,
-            lines=sum(each.lines for each in counts),
-            nccl_lines=sum(each.nccl_lines for each in counts),
-            ranks=len(self._job.ranks_seen) if self._job else 0,
-            world_size=self._job.world_size if self._job else None,
-            complete=sum(not _list_unfinished(comm) for comm in comms),
-            communicators=len(comms),
-            last=self._last,
-            verdict=self.reported.verdict if self.reported else "",
-            quiet=self._clock() - self._fed,
-            stalled=self._stall is not None or self._behind is not None,
-            ras=self._ras,
-        )
+        return sum(each.lines for each in counts), sum(each.nccl_lines for each in counts)
 
     def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
@@ -391,8 +547,8 @@ class Watch:
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
             waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
-        self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)  # what follows waits for it
-        yield self._stall
+        self._is_stuck = True
+        yield _describe_stall(comm, waiting, missing, are_global, seconds, self.last)
         yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
@@ -401,8 +557,8 @@ class Watch:
         if not beside.evidence:
             return
         self._of_failure = beside if seconds is None else NOTHING
-        self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        yield from self._tell(self._job)
+        self.job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
+        yield from self._tell(self.job)
 
     def _evidence(self) -> Inventory:
         beside = self._beside() if self._beside else NOTHING
@@ -413,20 +569,39 @@ class Watch:
     def _report_lag(self, now: float) -> Iterator[News]:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
-        is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
+        is_told = self._is_behind and self.job is not None and self.job.verdict == "failed"
         if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late()) is None:
             return
-        if self._job is not None:
+        if self.job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())
             if not any(self._answer is not None and entry.value is self._answer.value for entry in job.artifacts):
-                self._ras = "RAS: of another job"
+                self.ras = "RAS: of another job"
                 return
         while self._next_behind <= seconds:
             self._next_behind *= 2
-        self._behind = Behind(late, seconds)
-        yield self._behind
+        self._is_behind, words = True, f"no operation was launched for {seconds:.0f} s"
+        rows = [("" if index else "behind", text) for index, text in enumerate(late.words)]
+        yield Stall(f"by RAS {words}", rows, late.ranks, f"{words}: {'; '.join(late.words)}")
         if self.reported is not None:
             yield from self._report_evidence(None)
+
+
+def _describe_stall(
+    comm: CommunicatorInfo, waiting: list[int], missing: list[int], are_global: bool, seconds: float, last: str
+) -> Stall:
+    """Describe what follows: ranks that began wait for it; they are those of the job or count within it."""
+    within, of = ("", "") if are_global else (" (counted within it)", f" of communicator {comm.id}")
+    idle = f"made no progress for {seconds:.0f} s"
+    groups = [("waiting", waiting, "began and did not finish", "")]
+    groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
+    rows = [(word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups]
+    _, ranks, how, _ = groups[-1]
+    return Stall(
+        f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
+        [*rows, ("last step", last or "none")],
+        ranks if are_global else [],
+        f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
+    )
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
@@ -510,15 +685,7 @@ def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | Non
     for event in news:
         match event:
             case Stall() if STALL in conditions:
-                whom, number = event.missing or event.waiting, event.communicator.id
-                what = "did not begin" if event.missing else "began and did not finish"
-                where = "" if event.are_global else f" of communicator {number}"
-                words = f"communicator {number} made no progress for {event.seconds:.0f} s"
-                words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
-                return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
-            case Behind(late, seconds) if STALL in conditions:
-                words = f"no operation was launched for {seconds:.0f} s: {'; '.join(late.words)}"
-                return Alarm(STALL, "unknown", words, ranks=ranges(late.ranks))
+                return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
             case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
                 return alarm
     return None

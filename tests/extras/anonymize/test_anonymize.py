@@ -23,10 +23,8 @@ from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.names import Names, load_table, split_hosts
-from nccl_inspect.extras.anonymize.places import Learned
-from nccl_inspect.extras.anonymize.text import Scrubber
+from nccl_inspect.extras.anonymize.anonymizer import Anonymizer, Learned
+from nccl_inspect.extras.anonymize.text import Names, Scrubber, load_table, split_hosts
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.text import decode

@@ -24,9 +24,9 @@ import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
 from nccl_inspect.artifacts.plain_pickle import loads
-from nccl_inspect.extras.anonymize import Anonymizer
+from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import MEANINGS, Evidence, stated_names
-from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load_table
+from nccl_inspect.extras.anonymize.text import CATEGORIES, Names, load_table
 from nccl_inspect.model.job import Job
 from nccl_inspect.util import secrets
 

@@ -25,8 +25,7 @@ from repository import ROOT, TESTS
 
 from nccl_inspect.cli import cli
 from nccl_inspect.extras.assistant import server
-from nccl_inspect.extras.assistant.results import MAX_ANSWER, NOTE
-from nccl_inspect.extras.assistant.server import make_server
+from nccl_inspect.extras.assistant.server import MAX_ANSWER, NOTE, make_server
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import brief
 

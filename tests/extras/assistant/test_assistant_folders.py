@@ -14,8 +14,7 @@ import sample_data
 from assistant_client import call, problem, reader, values
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.assistant import folders
-from nccl_inspect.extras.assistant.folders import Folders
+from nccl_inspect.extras.assistant.reader import MAX_SMALL, Folders
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +146,7 @@ def test_other_files_are_confined_as_well(inside: Path) -> None:
     for name in (str(outside), "given.txt", "../outside/given.txt"):
         for tool, more in (("check", {"policy": name}), ("summarize", {"topology": name})):
             assert OUTSIDE in problem(call(inside, tool, logs="sub/job.log", **more))
-    (inside / "large.toml").write_bytes(b"#" * (folders.MAX_SMALL + 1))
+    (inside / "large.toml").write_bytes(b"#" * (MAX_SMALL + 1))
     assert "larger than" in problem(call(inside, "check", logs="sub/job.log", policy="large.toml"))
 
 

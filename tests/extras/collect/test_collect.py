@@ -14,7 +14,7 @@ from stub_cluster import POD, answer_as_kubernetes, calls
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import collect as collecting
-from nccl_inspect.extras.collect import host, kubernetes, ras, slurm
+from nccl_inspect.extras.collect import host, kubernetes, slurm
 from nccl_inspect.extras.collect.collection import Command, mask_manifest
 
 SAMPLE = ROOT / "sample_logs" / "field-notes" / "p4d-4pod-1gpu-efa.log"
@@ -195,4 +195,4 @@ def test_no_ras_and_what_is_no_manifest_are_errors_in_words() -> None:
         mask_manifest(b"Unable to connect to the server: TOKEN=x")
     for where in ("nowhere", "host:port", "localhost:9"):
         with pytest.raises(OSError, match=r"HOST:PORT|refused"):
-            ras.answer(where, "text", 1)
+            host.answer(where, "text", 1)

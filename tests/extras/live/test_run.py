@@ -24,7 +24,7 @@ from command_line import invoke
 from repository import ROOT
 from terminals import Piped, read_until
 
-from nccl_inspect.extras.live.session import PROCESSES, SETTINGS, Gathering
+from nccl_inspect.extras.live.cli_run import PROCESSES, SETTINGS, Gathering
 
 pytestmark = pytest.mark.slow
 SAMPLES = ROOT / "sample_logs"

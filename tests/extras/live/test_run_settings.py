@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nccl_inspect.extras.live.session import (
+from nccl_inspect.extras.live.cli_run import (
     JobLog,
-    Standstill,
     choose_variables,
     launcher_ranks,
+    look_for_silence,
     nccl_log_pattern,
     open_run_log,
 )
@@ -60,15 +60,16 @@ def test_where_nothing_can_be_written_the_job_takes_over(tmp_path: Path, monkeyp
 def test_each_silence_counts_once(tmp_path: Path) -> None:
     clock = [1000.0]
     with (tmp_path / "job.log").open("wb", buffering=0) as file:
-        log = JobLog(file, several=False)
+        log = JobLog(file)
         log.last = 1000.0
         os.utime(tmp_path / "job.log", (1000, 1000))
-        watch = Standstill(60, log, tmp_path, now=lambda: clock[0])
+        patterns = [str(tmp_path / name) for name in ("nccl.*", "job*.log")]
+        silences = look_for_silence(60, log, patterns, now=lambda: clock[0])
         looks = []
         for clock[0] in (1030.0, 1061.0, 1062.0, 1500.0):
-            looks.append(watch.has_come())
+            looks.append(next(silences))
         (tmp_path / "nccl.node.1.log").write_text("a line")
         os.utime(tmp_path / "nccl.node.1.log", (1510, 1510))
         for clock[0] in (1561.0, 1571.0, 1580.0):
-            looks.append(watch.has_come())
+            looks.append(next(silences))
     assert looks == [False, True, False, False, False, True, False]

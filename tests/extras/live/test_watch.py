@@ -20,8 +20,22 @@ from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.extras.live import cli_watch
-from nccl_inspect.extras.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, find_alarm
+from nccl_inspect.extras.live.watch import (
+    Change,
+    End,
+    News,
+    Note,
+    Piece,
+    Resumed,
+    Splitter,
+    Stall,
+    Timing,
+    Turn,
+    Verdict,
+    Waiter,
+    find_alarm,
+    follow,
+)
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
@@ -94,7 +108,8 @@ def test_the_verdict_comes_when_all_is_connected_or_nothing_comes_any_more() -> 
     watched = Watched()
     (news,) = watched.news_after(3, HEALTHY)
     assert isinstance(news, Verdict)
-    assert news.job.verdict == watched.watch.status().verdict == "ok"
+    assert watched.watch.reported is news.job
+    assert news.job.verdict == "ok"
     assert watched.news_after(100) == []
     unconnected = lines_without(HEALTHY, b" via ", b"Connected", b"Destroy", b"Abort")
     for data in (unconnected, b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"):
@@ -197,15 +212,22 @@ def test_a_stall_is_warned_of_with_growing_distance_and_its_end_is_told() -> Non
             warned[second] = news
     assert list(warned) == [60, 120, 240, 480]
     stall = warned[120]
-    assert (stall.waiting, stall.missing, stall.are_global) == ([0, 1, 3], [2], True)
-    assert (stall.seconds, stall.communicator.id, stall.last) == (120, "world", "init began (rank 3)")
+    assert stall.what == "communicator world (4 ranks) made no progress for 120 s"
+    assert stall.rows == [
+        ("waiting", "3 ranks: 0-1,3, began and did not finish"),
+        ("missing", "1 rank: 2, did not begin, or not in this log"),
+        ("last step", "init began (rank 3)"),
+    ]
+    assert stall.reason == "communicator world made no progress for 120 s: 1 rank, 2, did not begin"
+    assert stall.ranks == [2]
     start = next(line for line in HANG.splitlines() if b"rank 3 nranks 4" in line)
     late = start.replace(b"rank 3", b"rank 2").replace(b":5182:5182 [1]", b":5181:5181 [0]")
     assert watched.news_after(10, late + b"\n") == [Resumed(600)]
     assert watched.news_after(50) == []
     (again,) = watched.news_after(10)
     assert isinstance(again, Stall)
-    assert (again.waiting, again.missing) == ([0, 1, 2, 3], [])
+    assert again.rows[0] == ("waiting", "4 ranks: 0-3, began and did not finish")
+    assert (len(again.rows), again.ranks) == (2, [0, 1, 2, 3])
 
 
 def test_after_a_stall_the_end_says_what_the_stall_said() -> None:

@@ -14,7 +14,7 @@ from command_line import invoke
 from terminals import EXE, PATIENCE, Piped, read_until
 from watching import Watched
 
-from nccl_inspect.extras.live.watch import Asker, Behind, Change, Resumed, Turn, find_alarm
+from nccl_inspect.extras.live.watch import Asker, Change, Resumed, Stall, Turn, find_alarm
 
 INIT = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank {0} nranks 4 cudaDev {0} nvmlDev {0} busId {0}000 commId {1} - "
 PATH = "NCCL INFO Channel 00/0 : {0}[{0}] -> {1}[{1}] via P2P/CUMEM"
@@ -81,7 +81,7 @@ def watch_job(*answers: str, log: bytes = b"") -> Watched:
         asker = Asker(where, 1)
         for _ in answers:
             assert not list(watching.watch.take(asker.ask()))
-            assert not [one for one in watching.news_after(10) if isinstance(one, Behind)], "too early"
+            assert not [one for one in watching.news_after(10) if isinstance(one, Stall)], "too early"
     return watching
 
 
@@ -104,31 +104,30 @@ def test_who_lags_is_named_while_the_job_runs() -> None:
     for words, answers in CASES.items():
         watching = watch_job(*answers)
         news = watching.news_after(61)
-        found = [(one.late.ranks, one.late.words) for one in news if isinstance(one, Behind)]
+        found = [(one.ranks, [text for _, text in one.rows]) for one in news if isinstance(one, Stall)]
         is_told = words.startswith("rank")
         wrong += [(words, found)] if found != ([([int(words[5])], [words])] if is_told else []) else []
         wrong += [(words, "alarm")] if bool(find_alarm(news, ["stall"])) != is_told else []
         wrong += [(words, "finding")] if any(isinstance(one, Change) for one in news) != is_told else []
-        assert not [one for one in watching.news_after(10) if isinstance(one, Behind)], f"{words}: told twice"
+        assert not [one for one in watching.news_after(10) if isinstance(one, Stall)], f"{words}: told twice"
     assert not wrong
 
 
 def test_progress_takes_back_what_was_said() -> None:
     watching = watch_job(as_json(LATE), as_json(LATE))
-    assert any(isinstance(one, Behind) for one in watching.news_after(61))
+    assert any(isinstance(one, Stall) for one in watching.news_after(61))
     with serving([as_json({2: 9}, {0: True, 1: True, 3: True}), as_json(EVEN)]) as where:
         gone, moved = (Asker(where, 1).ask() for _ in range(2))
     assert not list(watching.watch.take(gone)), "that processes are gone is no progress"
-    assert (watching.watch.status().stalled, watching.watch.status().ras) == (True, "RAS: rank 2 behind")
+    assert (watching.watch.is_stalled, watching.watch.ras) == (True, "RAS: rank 2 behind")
     assert [type(one) for one in watching.watch.take(moved)] == [Resumed]
     news = watching.news_after(10)
     assert {(one.how, one.finding.rule) for one in news if isinstance(one, Change)} == {("gone", "ranks-out-of-step")}
     assert [one.job.verdict for one in news if isinstance(one, Turn)] == ["ok"]
     list(watching.watch.take("Connection refused"))
-    status = watching.watch.status()
-    assert (status.stalled, status.ras) == (False, "no answer from RAS (Connection refused)")
+    assert (watching.watch.is_stalled, watching.watch.ras) == (False, "no answer from RAS (Connection refused)")
     other = watch_job(as_json(LATE), as_json(LATE), log=job("0x8", 300))
-    assert not [one for one in other.news_after(61) if isinstance(one, Behind)], "RAS of another job accuses nobody"
+    assert not [one for one in other.news_after(61) if isinstance(one, Stall)], "RAS of another job accuses nobody"
     with pytest.raises(Exception, match="needs HOST:PORT"):
         invoke("watch", "--ras", "localhost")
 
