@@ -13,11 +13,10 @@ from itertools import chain, product
 from operator import index
 from typing import Any
 
-from nccl_inspect.artifacts.identity import Identity, comm_number
+from nccl_inspect.artifacts import Identity, Kind, comm_number
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-KIND = "RAS answer"
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 """2.28 leaves a comma out where it lists ranks from which it has no answer."""
@@ -153,8 +152,7 @@ class Answer(Record):
         return list(found.values())
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Return whether a file is an answer, by its first bytes."""
+def _is_answer(head: bytes) -> bool:
     if head.lstrip().startswith(b"{"):
         return b'"nccl_version"' in head and b'"communicators_count"' in head
     return _TEXT.search(head) is not None
@@ -300,3 +298,6 @@ def _name_members(answer: Answer, text: str) -> None:
     most = max(groups.values(), default=0)
     whole = [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= len(answer.pids)]
     answer.whole = whole if groups else list(comms) if len(comms) == 1 else []
+
+
+KIND = Kind("ras", "RAS answer", _is_answer, read)

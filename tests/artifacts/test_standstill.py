@@ -15,9 +15,9 @@ from dumps import DONE, dump, entry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.artifacts import causes, flight_recorder, standstill
-from nccl_inspect.artifacts.calls import Call
-from nccl_inspect.artifacts.flight_recorder import Dump
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import flight_recorder, standstill
+from nccl_inspect.artifacts.flight_recorder import Call, Dump
 
 Calls = list[dict[str, Any]]
 WORLD = {"w": [0, 1, 2, 3], "a": [0, 1], "b": [2, 3]}
@@ -52,12 +52,12 @@ def test_healthy_prefixes_never_show_a_mismatch(data: st.DataObject) -> None:
         if calls and waits:
             calls[-1]["state"] = "scheduled"
         dumps.append(dump(rank, calls, WORLD))
-    assert all(still.kind != causes.DIFFERENT for still in standstill.find_standstills(dumps))
+    assert all(still.kind != artifacts.DIFFERENT for still in standstill.find_standstills(dumps))
 
 
 def test_the_number_of_a_group_in_its_process_is_no_name() -> None:
     """PyTorch 2.3 (version 2.0) names groups by such numbers: those of two ranks may be of different groups."""
-    for number, expected in ((0, [causes.DIFFERENT]), (1, [])):
+    for number, expected in ((0, [artifacts.DIFFERENT]), (1, [])):
         dumps = []
         for rank, name in enumerate(("nccl:all_reduce", "nccl:broadcast")):
             made = {"id": 0, "pg_id": number, "seq_id": 1, "profiling_name": name, "state": "scheduled"}
@@ -69,7 +69,7 @@ def test_the_number_of_a_group_in_its_process_is_no_name() -> None:
 def test_a_group_that_one_rank_does_not_list_is_that_of_the_others() -> None:
     dumps = [dump(rank, [DONE, *WAITS], WORLD if rank < 3 else {}) for rank in range(4)]
     assert [(still.kind, len(still.culprits)) for still in standstill.find_standstills(dumps)] == [
-        (causes.UNFINISHED, 4)
+        (artifacts.UNFINISHED, 4)
     ]
 
 
@@ -80,7 +80,7 @@ def pairs(size: int) -> Iterator[Dump]:
         group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
         operation = ("all_reduce", "broadcast")[rank % 2]
         made = Call(name, 1, rank // 2, operation, "started", False, (4,), (4,), ("Float",), 0, "")
-        yield Dump({name: [made]}, made, version="2.10", rank=rank, groups={name: group})
+        yield Dump(calls={name: [made]}, last=made, rank=rank, groups={name: group})
 
 
 def ring(size: int) -> Iterator[Dump]:
@@ -98,7 +98,7 @@ def ring(size: int) -> Iterator[Dump]:
             name: [Call(name, at, at, "all_reduce", state, False, (4,), (4,), ("Float",), 0, "") for at in numbers]
             for name in (groups if rank >= size else [*groups][:1])
         }
-        yield Dump(made, version="2.10", rank=rank, groups=groups)
+        yield Dump(calls=made, rank=rank, groups=groups)
 
 
 @pytest.mark.slow

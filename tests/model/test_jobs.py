@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import owner
-from nccl_inspect.artifacts.machine import Report
+from nccl_inspect.artifacts import joining
+from nccl_inspect.artifacts.tools import Report
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -160,8 +160,8 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
     evidence = [Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in files]
     if not many_jobs:
         job = Judge(Options())(fold)
-        assert [entry.host for entry in owner.join_hosts(evidence, job)] == [host.name for host in job.hosts]
-        return lambda: owner.join_hosts(evidence, job)
+        assert [entry.host for entry in joining.join_hosts(evidence, job)] == [host.name for host in job.hosts]
+        return lambda: joining.join_hosts(evidence, job)
     beside = artifacts.NOTHING._replace(evidence=evidence)
     return lambda: Judge(Options()).find_job(fold, beside=beside)
 
