@@ -278,7 +278,7 @@ def _open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> None:
     """
     last = entries[-1]
     queued = status.get(_text(last.get("pg_id")))
-    number = _whole(last.get("p2p_seq_id" if last.get("is_p2p") else "collective_seq_id"))
+    number = _number(last.get("p2p_seq_id" if last.get("is_p2p") else "collective_seq_id"))
     is_open = last.get("state") == "completed" and last.get("retired") is False and not last.get("duration_ms")
     if queued is not None and queued != number and is_open and "collective_seq_id" in last:
         entries[-1] = {**last, "state": "scheduled"}
@@ -318,7 +318,7 @@ def _time(dump: Dump, rows: Iterable[_Row]) -> None:
             untimed -= in_batch  # it stands for the calls before it
         spent, in_batch = spent + duration, 0
         if not row.is_batch and _text(entry.get("profiling_name")).removeprefix("nccl:") in SYMMETRIC:
-            created = _whole(entry.get("time_created_ns"))
+            created = _number(entry.get("time_created_ns"))
             kept = timed.setdefault(row.group, deque(maxlen=_TIMED))
             kept.append((row.number, _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
@@ -340,16 +340,16 @@ def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
 
 def _batch(row: _Row) -> tuple[str, int, int]:
     """Return what the calls of one batch share; whether they are P2P the batch says in newer versions only."""
-    return row.group, _whole(row.entry.get("collective_seq_id")), _whole(row.entry.get("p2p_seq_id"))
+    return row.group, _number(row.entry.get("collective_seq_id")), _number(row.entry.get("p2p_seq_id"))
 
 
 def _seq(entry: Mapping[str, Any]) -> int:
     number = entry.get("p2p_seq_id") if entry.get("is_p2p") else entry.get("collective_seq_id", entry.get("seq_id"))
-    return _whole(number)
+    return _number(number)
 
 
 def _order(entry: Mapping[str, Any]) -> int:
-    return _whole(entry.get("record_id", entry.get("id")))
+    return _number(entry.get("record_id", entry.get("id")))
 
 
 def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -> Call:
@@ -358,7 +358,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
     usable = [frame for frame in _list(entry.get("frames")) if isinstance(frame, dict)]
     own = [frame for frame in usable if not any(part in _text(frame.get("filename")) for part in _LIBRARY)]
     frames = [
-        f"{_text(frame.get('filename'))}:{_whole(frame.get('line'))} in {_text(frame.get('name'))}"
+        f"{_text(frame.get('filename'))}:{_number(frame.get('line'))} in {_text(frame.get('name'))}"
         for frame in (own or usable)[:_FRAMES]
     ]
     return Call(
@@ -371,7 +371,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
         inputs=_elements(entry.get("input_sizes")),
         outputs=_elements(entry.get("output_sizes")),
         dtypes=tuple(dict.fromkeys(intern(_text(dtype)) for dtype in dtypes)),
-        created_ns=_whole(entry.get("time_created_ns")),
+        created_ns=_number(entry.get("time_created_ns")),
         frame=intern(" < ".join(frames)),
         nth=nth,
     )
@@ -382,7 +382,7 @@ def _elements(sizes: Any) -> tuple[int, ...]:
     if not isinstance(sizes, (list, tuple)):
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
-    return tuple(prod(map(_whole, shape[:_MOST_DIMENSIONS])) for shape in shapes)
+    return tuple(prod(map(_number, shape[:_MOST_DIMENSIONS])) for shape in shapes)
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -391,10 +391,10 @@ def _list(value: Any) -> Sequence[Any]:
 
 def _text(value: Any) -> str:
     """Text, or a number as text; of anything else nothing: what shares its parts in a pickle has no end as text."""
-    return value if isinstance(value, str) else str(_whole(value)) if isinstance(value, int) else ""
+    return value if isinstance(value, str) else str(_number(value)) if isinstance(value, int) else ""
 
 
-def _whole(value: Any) -> int:
+def _number(value: Any) -> int:
     """Return a number that fits 64 bits, as all do that PyTorch writes; else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0
 
