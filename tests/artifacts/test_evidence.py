@@ -153,7 +153,6 @@ TEXT = (TESTS / "data" / "ras-answer.txt").read_text(encoding="utf-8")
 def test_an_answer_as_text() -> None:
     assert artifacts.kind_of(TEXT.encode()) is ras.KIND
     answer = ras.read("x", TEXT.encode())
-    assert answer.nccl_version == "2.27.5"
     assert [(lost.host, lost.pid, lost.is_dead, lost.rank) for lost in answer.lost] == [
         ("192.0.2.7", 4711, True, None),
         ("192.0.2.7", 4711, False, 3),
