@@ -277,6 +277,11 @@ def _read_text(name: str, text: str) -> Answer:
                 mismatch.members.append(replace(member, launched=launched))
             elif kind == "INCOMPLETE" and comm_id and pid and not match["says"]:
                 answer.lost.append(Lost(match["host"], pid, comm_id, member.rank, line=number))
+    _name_members(answer, text, group_of)
+    return answer
+
+
+def _name_members(answer: Answer, text: str, group_of: Mapping[str, str]) -> None:
     answer.pids.update(map(int, _PID.findall(text)))
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
@@ -288,7 +293,6 @@ def _read_text(name: str, text: str) -> Answer:
     most = max(sizes.values(), default=0)
     whole = [comm_id for comm_id, group in group_of.items() if sizes.get(group) == most >= len(answer.pids)]
     answer.whole = whole if sizes else list(group_of) if len(group_of) == 1 else []
-    return answer
 
 
 KIND = Kind("ras", "RAS answer", _is_answer, read)

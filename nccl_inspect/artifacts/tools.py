@@ -148,7 +148,16 @@ def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, i
             yield line, len(text) - len(text.lstrip()), key.strip(), value.strip()
 
 
-_NUMBERS = ("index", "link", "errors", "value")
+_NUMBERS = ("index", "link", "errors", "value", "size", "used", "free")
+_UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def _read_number(text: str, unit: int) -> int | None:
+    """Return a number in single units; what has no limit is none."""
+    if text.isdecimal():
+        return int(text) * unit
+    match = re.fullmatch(r"([\d.]+)([kKMGTPE]?)", text)  # df --si has a small k
+    return int(float(match[1]) * _UNITS.get(match[2].upper(), unit)) if match else None
 
 
 def _read_forms(forms: Iterable[Mapping[str, Any]], lines: list[Line]) -> Iterator[Item]:
@@ -160,48 +169,27 @@ def _read_forms(forms: Iterable[Mapping[str, Any]], lines: list[Line]) -> Iterat
         for pattern, form in patterns:
             if not (match := pattern.match(text)):
                 continue
-            parts = re.finditer(form["each"], text[match.end() :]) if "each" in form else [match]
-            for part in parts:
-                values = {**form.get("values", {}), **above, **match.groupdict(), **part.groupdict()}
-                for key in values.keys() & _NUMBERS:  # what has no limit is no number
-                    values[key] = int(values[key]) * form.get("unit", 1) if str(values[key]).isdecimal() else None
-                if form.get("is_above"):
-                    above = values
+            given = form.get("values", {})
+            if form.get("is_above"):
+                above = {**given, **match.groupdict()}
+            for part in re.finditer(form["each"], text[match.end() :]) if "each" in form else [match]:
+                values = {**given, **above, **match.groupdict(), **part.groupdict()}
+                unit = form.get("unit", values.get("block", 1))
+                values |= {key: _read_number(str(values[key]), unit) for key in values.keys() & _NUMBERS}
                 if "part" not in form:
                     continue
-                name, has_once = form["name"].format(**values, line=text), form.get("once", False)
-                if has_once and (form["part"], name) in said:
+                kind, name = (form[key].format(**values, line=text) for key in ("part", "name"))
+                has_once = form.get("once", False)
+                if has_once and (kind, name) in said:
                     continue
-                said.add((form["part"], name))
+                said.add((kind, name))
                 count = sum(pattern.match(other.text.strip()) is not None for other in lines) if has_once else 0
                 words = " ".join(text.split())
                 shown = form.get("text", "{words}").format(**values, line=text, words=words, count=count)
                 shown = shown.removeprefix(": ")  # of a card that nothing names
                 if "physical" in values:
                     values["physical"] = values["physical"].replace("_", "")
-                yield Item(form["part"], name, values, line.number, shown)
-
-
-_FILE_SYSTEM = compile_later(
-    r"\S.*?\s+(?P<size>[\d.]+[kKMGTPE]?)i?\s+(?P<used>[\d.]+[kKMGTPE]?)i?\s+(?P<free>[\d.]+[kKMGTPE]?)i?\s+"
-    r"(?:\d+%|-)\s+(?P<mount>/.*)$"
-)
-_BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
-_UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
-
-
-def _df(lines: list[Line]) -> Iterator[Item]:
-    block, part = 1, "filesystem"
-    for line in lines:
-        if line.text.startswith("Filesystem"):
-            part = "inodes" if re.match(r"Filesystem +(?:Type +)?Inodes\b", line.text) else "filesystem"
-            block = next((size for word, size in _BLOCKS.items() if word in line.text), 1)
-        elif match := _FILE_SYSTEM.match(line.text):
-            values = {}
-            for key in ("size", "used", "free"):
-                unit = _UNITS.get(match[key][-1].upper())  # --si has a small k
-                values[key] = int(float(match[key][:-1]) * unit) if unit else int(float(match[key]) * block)
-            yield Item(part, match["mount"].strip(), values, line.number, " ".join(line.text.split()))
+                yield Item(kind, name, values, line.number, shown)
 
 
 _CARD = compile_later(r"CA '([^']+)'|hca_id:\s+(\S+)")
