@@ -228,7 +228,7 @@ def _status(entry: Mapping[str, Any]) -> str:
 
 
 def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
-    pid = None if rank.get("pid") is None else index(rank["pid"])
+    pid, _ = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))  # both are numbers
     host = None if rank.get("host") is None else str(rank["host"])
     return Member(index(rank.get("rank", -1)), host, pid, launched)
 
