@@ -1,28 +1,36 @@
-"""Which job evidence belongs to: by what it names, then by the folder it lies in; where nothing decides, to none."""
+"""Which job evidence belongs to: by what it names, then by the folder it lies in; where nothing decides, to none.
+
+Which host of the job a file is about tells its name: ``HOST.ibstat``, ``ibstat-HOST.txt``, ``hosts/HOST/lsmod``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.artifacts import owner
-from nccl_inspect.artifacts.calls import Call
-from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Traits, contradiction, strength
-from nccl_inspect.artifacts.owner import set_aside
-from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.artifacts import Identity, comm_number, short
+from nccl_inspect.artifacts.tools import Report
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.types import CollectiveTimeout, NetDevices
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.model.job import Notice
 from nccl_inspect.model.jobs import division
-from nccl_inspect.util.times import glog_seconds
+from nccl_inspect.model.statements import nvidia_smi
+from nccl_inspect.topology import Topology, bus_number
+from nccl_inspect.util.grouping import group_sets
+from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.times import Moment, glog_seconds, moment
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.flight_recorder import Dump
+    from nccl_inspect.artifacts.flight_recorder import Call, Dump
     from nccl_inspect.model.fold.fold import Fold
-    from nccl_inspect.model.job import Job
+    from nccl_inspect.model.job import Job, Notice
     from nccl_inspect.model.jobs.shares import Share
     from nccl_inspect.model.processes import Gathered
 
@@ -36,33 +44,19 @@ def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) 
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = []
     for artifact in artifacts:
-        identity = owner.identify(artifact)
+        identity = identify(artifact)
         why = contradiction(identity, traits) if strength(identity, traits) == NEVER else None
         checked.append(set_aside(artifact, why) if why else artifact)
-    return owner.join_hosts(_newest(drop_reruns(checked, job)), job)
+    for find_others in (_find_reruns, _find_older):
+        dumps = {place: one.value for place, one in enumerate(checked) if one.reader == _READER and one.value}
+        for place, why in find_others(dumps, job) if dumps else ():
+            checked[place] = set_aside(checked[place], why)
+    return join_hosts(checked, job)
 
 
-def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
-    """Return the newest dump of each rank; one that is days older than those of others was left by an earlier run."""
-    dumps = list(filter(_is_dump, artifacts))
-    last = max((entry.value.active_ns for entry in dumps), default=0)
-    newest: dict[int, Artifact] = {}
-    for entry in sorted(dumps, key=lambda entry: -entry.value.active_ns):
-        newest.setdefault(entry.value.rank, entry)
-    kept = []
-    for entry in artifacts:
-        if _is_dump(entry):
-            rank, active = entry.value.rank, entry.value.active_ns
-            other = entry if rank is None else newest[rank]
-            if other is not entry:
-                is_copy = other.value.active_ns == active
-                why = f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
-                entry = set_aside(entry, why)
-            elif 0 < active < last - _DAY * 1e9:
-                days = round((last - active) / 1e9 / _DAY)
-                entry = set_aside(entry, f"{days} day{'s' * (days > 1)} older than the dumps of other ranks")
-        kept.append(entry)
-    return kept
+def set_aside(artifact: Artifact, why: str) -> Artifact:
+    """Return a file with the reason why it is not used."""
+    return replace(artifact, value=None, problem=why)
 
 
 class Allotment:
@@ -75,7 +69,7 @@ class Allotment:
         self._of: list[list[Artifact]] = []
         self._folders: dict[PurePath, dict[int, None]] = {}
         self._on: dict[str | None, list[int]] = {}  # the jobs on each host; below None those without one
-        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}  # those of several jobs
+        self._hosts: dict[tuple[int, ...], Hosts] = {}  # those of several jobs
         self.left: list[Artifact] = []  # what fits none of several jobs, or several, with the reason
 
     def begin(self, jobs: Sequence[Share]) -> None:
@@ -111,8 +105,8 @@ class Allotment:
             self._of[near[0]].append(artifact)  # what contradicts it is said there
             return
         if near not in self._hosts:
-            self._hosts[near] = owner.Hosts(sorted({host for job in near for host in self._traits[job].hosts}))
-        identity = owner.identify(artifact, self._hosts[near])
+            self._hosts[near] = Hosts(sorted({host for job in near for host in self._traits[job].hosts}))
+        identity = identify(artifact, self._hosts[near])
         possible: Iterable[int] = near
         if identity.are_all_hosts and not (identity.comms or identity.numbers):
             # Of one about machines those on its hosts, without trying all others.
@@ -146,7 +140,231 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
     return numbers
 
 
-# Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them.
+# --- what shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes, times
+
+_ZONES = 14 * 3600.0  # the most by which a clock without zone may be off
+_JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
+_MOST_SHOWN = 3
+NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
+"""How well evidence fits a job: not at all; nothing speaks for or against it; by what it has in common with it."""
+
+
+@record
+class Traits(Record):
+    """Holds of a job, by its log, what an identity holds of a file."""
+
+    comms: frozenset[int]
+    pids: frozenset[int]
+    sizes: tuple[int, ...]  # ranks of its communicators, the largest first
+    hosts: frozenset[str]  # short names, also those that a collector gave to printers
+    sources: tuple[str, ...]
+    began: Moment | None
+    ended: Moment | None
+
+    @classmethod
+    def collect(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
+        """Return the traits of a job."""
+        logs = [log for log in gathered.living if log.process not in earlier]
+        members = [member for comm in gathered.communicators for member in comm.members.values()]
+        members = [member for member in members if member.log.process not in earlier]
+        sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
+        names = [log.process.host for log in logs if is_named(log.process.host)]
+        names += [part for log in logs for part in log.process.apart.split("/") if part]
+        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.final.time for log in logs))
+        comms = (comm_number(member.init.comm_id or "") for member in members)
+        return cls(
+            comms=frozenset(number for number in comms if number is not None),
+            pids=frozenset(log.process.pid for log in logs),
+            sizes=tuple(sorted(sizes.values(), reverse=True)),
+            hosts=frozenset(map(short, names)),
+            sources=tuple(sources),
+            began=min(first, key=lambda when: when.seconds, default=None),
+            ended=max(last, key=lambda when: when.seconds, default=None),
+        )
+
+
+def _find_dates(times: Iterable[str | None]) -> list[Moment]:
+    moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
+    return moments if len({when.clock for when in moments}) == 1 else []
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def strength(evidence: Identity, job: Traits) -> int:
+    """Return how well evidence fits a job: the most telling thing that both have in common."""
+    # A log or its folder may be named after the job's number: slurm-4711.out
+    parts = [part for name in job.sources for part in PurePath(name).parts[-2:]] if evidence.numbers else []
+    has_number = any(number in evidence.numbers for part in parts for number in _JOB_NUMBER.findall(part))
+    if evidence.comms.keys() & job.comms or has_number:
+        return EXACT
+    if contradiction(evidence, job):
+        return NEVER
+    if evidence.pids & job.pids:
+        return PROCESS
+    if evidence.hosts & job.hosts or any(host.startswith(evidence.prefixes) for host in job.hosts):
+        return HOST
+    return SIZE if evidence.world is not None and job.sizes[:1] == (evidence.world,) else NOTHING
+
+
+def contradiction(evidence: Identity, job: Traits) -> str | None:
+    """Return what shows that evidence is of another job, in words; None where nothing does."""
+    if evidence.comms and job.comms and not (evidence.comms.keys() & job.comms or evidence.pids & job.pids):
+        return f"about other communicators ({_some([*evidence.comms.values()])}); the log has none of them"
+    if evidence.are_all_hosts and job.hosts and not evidence.hosts & job.hosts:
+        return f"about {_some(sorted(evidence.hosts))}; the log's hosts are {_some(sorted(job.hosts))}"
+    # Groups of a job of another size cannot have been the communicators of the log.
+    most = next(iter(job.sizes), 1)
+    if evidence.rank is not None and not evidence.sizes and len(job.sizes) == 1 and evidence.rank >= most > 1:
+        return f"of rank {evidence.rank}; the log's job has ranks 0-{most - 1}"
+    world = most if evidence.world is None else evidence.world
+    if most > 1 and (world < most or (world > most and most not in evidence.sizes)):
+        ranks = f"ranks 0-{world - 1}" if world > 1 else "rank 0"
+        return f"{ranks} of a world of {world}; the log's job has {most}"
+    if evidence.active is None or job.began is None or job.ended is None:
+        return None
+    before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds
+    if max(before, after) <= _DAY + (_ZONES if job.began.clock == "local" else 0.0):
+        return None
+    return f"recorded {_days(max(before, after))} {'before the log began' if before > after else 'after the log ended'}"
+
+
+def _days(seconds: float) -> str:
+    days = round(seconds / _DAY)
+    return f"{days} day{'s' * (days > 1)}"
+
+
+# --- which host of the job a file is about
+
+_FOLDER = "hosts"  # what lies in a folder of this name lies in folders that are named after hosts
+_ABOVE = 2  # folders above a file that may be named after its host
+_CARDS = ("port", "gid", "counter")  # parts of a machine that are named after the card
+_MAX_PART = 255  # letters of the name of a file, as file systems have it
+_START = re.compile(r"(?<![a-z0-9])")
+_END = re.compile(r"(?![a-z0-9]|[-_]\d)")
+"""Where a name may begin and end: ``node-1`` in ``node-1.ibstat`` and ``ibstat_node-1``, not in ``node-12``."""
+
+
+class Hosts:
+    """The hosts of a job, found by their names without going through all of them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = [name for name in names if name]
+        self.only = self.names[0] if len(self.names) == 1 else None
+        ordered = sorted(self.names, key=len, reverse=True)
+        self._place = {name: place for place, name in enumerate(ordered)}
+        self._by_name: dict[str, str] = {}
+        for shape in (str.lower, short):
+            for name in ordered:
+                self._by_name.setdefault(shape(name), name)
+        self._longest = max(map(len, self._by_name), default=0)
+
+    def match_host(self, name: str) -> str | None:
+        """Return the host of that name, with or without its domain."""
+        return self._by_name.get(name.lower()) or self._by_name.get(short(name))
+
+    def find_host(self, path: str) -> str | None:
+        """Return the host that a path names; None where it names none.
+
+        Args:
+            path: of a file: its own name may hold that of the host, a folder above it is named so.
+        """
+        parts = PurePath(path).parts[::-1]
+        if (folder := foreign(path)) and (host := self.match_host(folder)):
+            return host
+        text = parts[0][:_MAX_PART].lower() if parts else ""
+        starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
+        words = (text[start:end] for start in starts for end in ends if start < end <= start + self._longest)
+        inside = {host for word in words if (host := self._by_name.get(word))}
+        longest = min(inside, key=self._place.__getitem__, default=None)
+        return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
+
+
+hosts_of = lru_cache(maxsize=8)(Hosts)  # the same for the same names: rules ask line by line
+
+
+def foreign(path: str) -> str | None:
+    """Return the host after which the folder of a file is named, below ``hosts``."""
+    parts: Sequence[str] = PurePath(path).parts
+    places = [place for place, part in enumerate(parts[:-2]) if part == _FOLDER]
+    return parts[places[-1] + 1] if places else None
+
+
+def identify(artifact: Artifact, hosts: Hosts | None = None) -> Identity:
+    """Return what a file names of its job.
+
+    Args:
+        hosts: of the jobs that it may be about, for files about machines: where all have one, it is about that one.
+    """
+    value = artifact.value
+    if hosts is None or not isinstance(value, Report | Topology):
+        identity = getattr(value, "identity", None)
+        named: Identity = identity() if identity else Identity()
+        return named
+    names = {item.host for item in value.items} if isinstance(value, Report) else set()
+    if not any(names):
+        names = {hosts.find_host(artifact.name) or foreign(artifact.name) or hosts.only}
+    known = frozenset(short(name) for name in names if name)
+    return Identity(hosts=known, are_all_hosts=bool(known), is_of_many=True)
+
+
+def join_hosts(artifacts: Sequence[Artifact], job: Job) -> list[Artifact]:
+    """Return the files with the hosts that they are about; one about a host that the job does not have is not used."""
+    if not any(isinstance(entry.value, Report | Topology) for entry in artifacts):
+        return list(artifacts)
+    hosts = Hosts(host.name for host in job.hosts)
+    used = ((host, job.gpus.get(rank)) for host in job.hosts for rank in host.ranks)
+    gpus = group_sets((host.name, gpu.bus_id) for host, gpu in used if gpu and gpu.bus_id)
+    listed = [
+        (host, device)
+        for notice in job.notices
+        if isinstance(notice.event, NetDevices) and notice.event.net == "IB"
+        for device in notice.event.devices
+        for host in notice.hosts
+    ]
+    cards = group_sets((host, card) for host, device in listed for card in str(device[1]).split("+") if card)
+    most = nvidia_smi.most_gpus(job)
+    return [_join_host(entry, hosts, most, gpus, cards) for entry in artifacts]
+
+
+def _join_host(
+    artifact: Artifact, hosts: Hosts, most: int, gpus: Mapping[str, set[str]], nics: Mapping[str, set[str]]
+) -> Artifact:
+    value = artifact.value
+    if not isinstance(value, Report | Topology):
+        return artifact
+    host = hosts.find_host(artifact.name)
+    in_lines = [item.host for item in value.items if item.host] if isinstance(value, Report) else []
+    names = {name: hosts.match_host(name) for name in in_lines}
+    other = foreign(artifact.name) if host is None and not names else None
+    if other or (names and not any(names.values())):
+        about, in_log = (", ".join([*some][:_MOST_SHOWN]) for some in (names or [other or ""], hosts.names))
+        return set_aside(artifact, f"about host {about}, which is not in the log ({in_log or 'no host'})")
+    if isinstance(value, Report) and names:
+        items = [replace(item, host=own) for item in value.items if (own := names.get(item.host or ""))]
+        first, *others = {own for own in names.values() if own}
+        return replace(artifact, value=Report(value.name, tuple(items)), host=None if others else first)
+    host = host or hosts.only
+    if isinstance(value, Topology):
+        if 0 < value.gpus < most:
+            return set_aside(artifact, f"it has {value.gpus} GPUs, and the log shows {most} on a host")
+        return replace(artifact, value=replace(value, host=host), host=host)
+    # It is about another machine where none of its GPUs, or of its cards, is one of the log.
+    buses = {str(bus) for item in value.items if (bus := item.values.get("bus_id"))}
+    cards = {item.name for item in value.items if item.part in _CARDS and item.name}
+    key: Callable[[str], object]
+    for what, named, of_log, key in (("GPUs", buses, gpus, bus_number), ("NICs", cards, nics, str)):
+        there = of_log.get(host or "", set())
+        if named and there and not {*map(key, named)} & {*map(key, there)}:
+            why = f"its {what} ({_some(sorted(named))}) are not those of the log ({_some(sorted(there))})"
+            return set_aside(artifact, why)
+    items = [replace(item, host=host) for item in value.items]
+    return replace(artifact, value=replace(value, items=tuple(items)), host=host)
+
+
+# --- dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them
 #
 # PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A
 # dump of the same run holds it, and there it is not over: it began as long before as the log says that it ran.
@@ -156,6 +374,11 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
 _DUMPING = "watchdog-dump"  # the role of lines with which a rank announces its dump
+_QUARTER = 900.0  # seconds by which clocks of two zones may differ, or a multiple
+_EARLY, _LATE = 20.0, 120.0  # seconds by which a line may seem too early, and by which PyTorch may print it too late
+_LAST_WORDS = "terminated with exception: "
+"""Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
+_FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
 
 
 class _Timeout(NamedTuple):
@@ -165,48 +388,46 @@ class _Timeout(NamedTuple):
     began: float | None  # when, in seconds of the day, by the clock of its host
 
 
-_ZONES = 900.0  # seconds by which clocks of two zones may differ, or a multiple
-_EARLY, _LATE = 20.0, 120.0  # seconds by which a line may seem too early, and by which PyTorch may print it too late
-_LAST_WORDS = "terminated with exception: "
-"""Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
-_FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
+def _find_older(dumps: Mapping[int, Dump], _job: Job) -> Iterator[tuple[int, str]]:
+    """Yield dumps with a newer one of the same rank, and those that are days older than the dumps of other ranks."""
+    last = max(dump.active_ns for dump in dumps.values())
+    newest: dict[int | None, Dump] = {}
+    for dump in sorted(dumps.values(), key=lambda dump: -dump.active_ns):
+        newest.setdefault(dump.rank, dump)
+    for place, dump in dumps.items():
+        other = dump if dump.rank is None else newest[dump.rank]
+        if other is not dump:
+            is_copy = other.active_ns == dump.active_ns
+            yield place, f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
+        elif 0 < dump.active_ns < last - _DAY * 1e9:
+            yield place, f"{_days((last - dump.active_ns) / 1e9)} older than the dumps of other ranks"
 
 
-def drop_reruns(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
-    """Return the evidence, with a reason at dumps of another run."""
-    entries = list(artifacts)
-    dumps = [place for place, entry in enumerate(entries) if _is_dump(entry)]
-    reported = _group_timeouts(job.notices) if dumps else {}
-    if any(entries[place].value.is_waiting for place in dumps):
+def _find_reruns(dumps: Mapping[int, Dump], job: Job) -> Iterator[tuple[int, str]]:
+    """Yield dumps of another run."""
+    reported = _group_timeouts(job.notices)
+    if any(dump.is_waiting for dump in dumps.values()):
         comms = job.communicators
         is_over = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
         has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
         if is_over and not (job.failed or job.ended_by or has_timeout):
-            for place in dumps:
-                entries[place] = set_aside(entries[place], _FINISHED)
-            return entries
-    fits = {place: _fits(entries[place].value, reported) for place in dumps}
+            yield from ((place, _FINISHED) for place in dumps)
+            return
+    fits = {place: _fits(dump, reported) for place, dump in dumps.items()}
     is_other_run = False in fits.values() and True not in fits.values()
     for place, fit in fits.items():
         if fit is False:
-            dump = entries[place].value
-            timeout = (
-                f"by the log work {reported[dump.rank][0].seq} of rank {dump.rank} timed out, and it has no such call"
-            )
-            calls = (call for calls in dump.calls.values() for call in calls)
-            is_known = any(_is_number_and_size(call, reported[dump.rank][0]) for call in calls)
+            rank, calls = dumps[place].rank, dumps[place].calls.values()
+            first = reported[rank][0]
+            is_known = any(_is_number_and_size(call, first) for some in calls for call in some)
             which = "of another run" if is_known else "of another run, or of an earlier moment"
-            entries[place] = set_aside(entries[place], f"{which}: {timeout}{' of that time' * is_known}")
+            which += f": by the log work {first.seq} of rank {rank} timed out, and it has no such call"
+            yield place, which + " of that time" * is_known
         elif is_other_run:
-            entries[place] = set_aside(entries[place], "beside dumps of another run")
-    return entries
+            yield place, "beside dumps of another run"
 
 
-def _is_dump(entry: Artifact) -> bool:
-    return entry.reader == _READER and entry.value is not None
-
-
-def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
+def _group_timeouts(notices: Iterable[Notice]) -> dict[int | None, list[_Timeout]]:
     """Return the calls that timed out, by rank of the job; PyTorch repeats it when the process ends, long after."""
     by_rank: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
     dumped: dict[int, tuple[Evidence, float | None]] = {}
@@ -230,11 +451,10 @@ def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
 
 
-def _fits(dump: Dump, reported: dict[int, list[_Timeout]]) -> bool | None:
+def _fits(dump: Dump, reported: Mapping[int | None, Sequence[_Timeout]]) -> bool | None:
     """Return whether a dump holds a call that timed out on its rank; None where that cannot be known."""
-    timeouts = reported.get(dump.rank, []) if dump.rank is not None else []
     answers: list[bool | None] = []
-    for calls, timeout in product(dump.calls.values(), timeouts):
+    for calls, timeout in product(dump.calls.values(), reported.get(dump.rank, ())):
         own = [call for call in calls if not call.is_p2p]
         if own and timeout.seq < min(call.seq for call in own):
             answers.append(None)  # it may have been overwritten
@@ -253,4 +473,4 @@ def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
 def _is_of_time(call: Call, timeout: _Timeout) -> bool:
     if timeout.began is None or call.created_ns <= 0:
         return True
-    return (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES <= _EARLY + _LATE
+    return (timeout.began - call.created_ns / 1e9 + _EARLY) % _QUARTER <= _EARLY + _LATE

@@ -13,15 +13,13 @@ from itertools import chain, product
 from operator import index
 from typing import Any
 
-from nccl_inspect.artifacts.identity import Identity, comm_number
+from nccl_inspect.artifacts import Identity, Kind, comm_number
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-KIND = "RAS answer"
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 """2.28 leaves a comma out where it lists ranks from which it has no answer."""
-_VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.MULTILINE)
 _SECTION = re.compile(r"^#(\d+)-(\d+) \(([0-9a-f]+)\) ([A-Z,]+)$")
 _COUNTS = re.compile(r"^  Communicator ranks have different (\w+) operation counts$")
 _STATES = re.compile(r"^  (?:Communicator ranks have different status|(\w+) errors? on \d+ ranks?)$")
@@ -30,12 +28,11 @@ _SAYS = re.compile(
     r"(?P<says> ha(?:s|ve) (?:launched up to operation (?P<count>\d+)|not launched any operations)"
     r"| (?:ha(?:s|ve) status|reported) (?P<what>.+?))?"
     r"(?: -- (?:\[process information not found\]|"
-    r"GPU (?P<gpu>\d+)(?: \(NVML \d+\))? managed by process (?P<pid>\d+) on node (?P<host>\S+)))?$"
+    r"GPU \d+(?: \(NVML \d+\))? managed by process (?P<pid>\d+) on node (?P<host>\S+)))?$"
 )
 """What a rank, or several that may follow, have launched, have as their status, or report as an error."""
 _GROUP = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +(\d+) +\d+ +[A-Z]", re.MULTILINE)
 """Number of a group of communicators, and the ranks of each of them."""
-_HEADING = re.compile(r"^#(\d+)-\d+ \(([0-9a-f]+)\) [A-Z,]+$", re.MULTILINE)
 _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
@@ -47,7 +44,6 @@ class Member(Frozen):
     rank: int  # in the communicator
     host: str | None = None  # as RAS names it: an address
     pid: int | None = None
-    gpu: int | None = None
     launched: int = 0  # operations of one kind
 
 
@@ -96,7 +92,6 @@ class Answer(Record):
     """One answer of RAS."""
 
     name: str  # of the file
-    nccl_version: str | None = None
     sizes: dict[str, int] = field(default_factory=dict)  # ranks of each communicator, where the answer lists them
     mismatches: list[Mismatch] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
@@ -153,8 +148,7 @@ class Answer(Record):
         return list(found.values())
 
 
-def recognises(_name: str, head: bytes) -> bool:
-    """Return whether a file is an answer, by its first bytes."""
+def _is_answer(head: bytes) -> bool:
     if head.lstrip().startswith(b"{"):
         return b'"nccl_version"' in head and b'"communicators_count"' in head
     return _TEXT.search(head) is not None
@@ -187,7 +181,7 @@ _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 
 def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
-    answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
+    answer = Answer(name)
     for comm in document.get("communicators") or ():
         comm_id = str(comm.get("hash"))
         size = answer.sizes[comm_id] = index(comm.get("size", 0))
@@ -234,14 +228,15 @@ def _status(entry: Mapping[str, Any]) -> str:
 
 
 def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
-    pid, gpu = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))
+    pid, _ = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))  # both are numbers
     host = None if rank.get("host") is None else str(rank["host"])
-    return Member(index(rank.get("rank", -1)), host, pid, gpu, launched)
+    return Member(index(rank.get("rank", -1)), host, pid, launched)
 
 
 def _read_text(name: str, text: str) -> Answer:
     answer = Answer(name)
     comm_id, kind, stage, usual = "", "", "", 0
+    group_of: dict[str, str] = {}  # of each communicator
     mismatch: Mismatch | None = None
     states: list[State] | None = None
     several: State | None = None
@@ -250,6 +245,7 @@ def _read_text(name: str, text: str) -> Answer:
             comm_id, kind = f"0x{section[3].lstrip('0')}", section[4]
             mismatch = states = None
             answer.lines.setdefault(comm_id, number)
+            group_of[comm_id] = section[1]
         elif line in ("INCOMPLETE", "DEAD"):
             comm_id, kind = "", line
             mismatch = states = None
@@ -270,8 +266,8 @@ def _read_text(name: str, text: str) -> Answer:
                 usual = int(match["count"] or 0)
                 mismatch.usual = max(usual, mismatch.usual or 0)
         else:
-            pid, gpu = (int(given) if given else None for given in match.group("pid", "gpu"))
-            member = Member(int(match["rank"]), match["host"], pid, gpu)
+            pid = int(match["pid"]) if match["pid"] else None
+            member = Member(int(match["rank"]), match["host"], pid)
             if states is not None and match["what"]:
                 states.append(State(comm_id, match["what"], number, [member], 1, stage))
             elif states is not None and several and not match["says"]:
@@ -281,13 +277,11 @@ def _read_text(name: str, text: str) -> Answer:
                 mismatch.members.append(replace(member, launched=launched))
             elif kind == "INCOMPLETE" and comm_id and pid and not match["says"]:
                 answer.lost.append(Lost(match["host"], pid, comm_id, member.rank, line=number))
-    _name_members(answer, text)
+    _name_members(answer, text, group_of)
     return answer
 
 
-def _name_members(answer: Answer, text: str) -> None:
-    version = _VERSION.search(text)
-    answer.nccl_version = version[1] if version else None
+def _name_members(answer: Answer, text: str, group_of: Mapping[str, str]) -> None:
     answer.pids.update(map(int, _PID.findall(text)))
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
@@ -295,8 +289,10 @@ def _name_members(answer: Answer, text: str) -> None:
         if missing.comm_id is not None and missing.rank is not None:
             answer.members.setdefault(missing.comm_id, []).append(Member(missing.rank, missing.host, missing.pid))
     # By the table of groups; without one that which is the only one.
-    groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
-    comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
-    most = max(groups.values(), default=0)
-    whole = [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= len(answer.pids)]
-    answer.whole = whole if groups else list(comms) if len(comms) == 1 else []
+    sizes = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
+    most = max(sizes.values(), default=0)
+    whole = [comm_id for comm_id, group in group_of.items() if sizes.get(group) == most >= len(answer.pids)]
+    answer.whole = whole if sizes else list(group_of) if len(group_of) == 1 else []
+
+
+KIND = Kind("ras", "RAS answer", _is_answer, read)

@@ -12,9 +12,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import field
 from functools import cached_property
 
-from nccl_inspect.artifacts.calls import SYMMETRIC, Call, Direction
-from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
-from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
+from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
+from nccl_inspect.artifacts.flight_recorder import SYMMETRIC, WORLD, Call, Direction, Dump, Group
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 

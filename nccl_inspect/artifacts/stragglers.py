@@ -17,8 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from nccl_inspect.artifacts import standstill
-from nccl_inspect.artifacts.calls import Durations
-from nccl_inspect.artifacts.flight_recorder import Dump, Group
+from nccl_inspect.artifacts.flight_recorder import Dump, Durations, Group
 from nccl_inspect.util.records import Frozen, frozen
 
 FEWEST = 16  # calls in which some rank is late: fewer may be chance

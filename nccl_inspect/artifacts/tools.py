@@ -1,17 +1,163 @@
-"""Reads what tools print of a machine, line by line: ``tools.toml`` has them, and what their lines say."""
+"""Reads what tools print of a machine, one line after the other, on one host or on several.
+
+Each tool is an entry of ``tools.toml``, which has what its lines say or names the function here that reads them.
+``pdsh`` and ``clush`` put the host in front of each line; otherwise the file name gives it
+(:mod:`nccl_inspect.artifacts.joining`). What joins the GPUs and NICs of a machine is read by
+:mod:`nccl_inspect.topology`: ``nvidia-smi topo -m``, and the XML that NCCL writes of it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from nccl_inspect.artifacts.machine import Item, Line, Tool, number, pairs
+from nccl_inspect import topology
+from nccl_inspect.artifacts import Kind
+from nccl_inspect.errors import TopologyError
+from nccl_inspect.topology import Topology
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.records import Frozen, frozen
 
-_NUMBERS = ("index", "link", "errors", "value")
+_LEAD = re.compile(  # what a terminal shows before the output: blank lines, and the command behind a prompt
+    rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
+)
+_MAX_LEADS = 8
+_MAX_HEAD = 1 << 14
+_LABEL = re.compile(rb"([A-Za-z0-9][\w.-]{0,252}): ?")
+_LABELED = re.compile(r"([A-Za-z0-9][\w.-]{0,252}): ?(.*)")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_OF_JOB = re.compile(rb"NCCL (?:INFO|WARN|VERSION|TRACE|ABORT|ERROR|version)|ProcessGroupNCCL")
+
+
+class Line(NamedTuple):
+    """One line of a tool."""
+
+    number: int
+    text: str
+
+
+@frozen
+class Item(Frozen):
+    """Holds what a tool says of one part of a machine."""
+
+    part: str
+    """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``inodes``,
+    ``provider``, ``counter`` or ``list`` (that all of a kind were listed)."""
+    name: str  # such as `mlx5_0`, `0000:18:00.0`, `nvidia_peermem`
+    values: Mapping[str, Any] = field(default_factory=dict)
+    line: int = 1
+    text: str = ""
+    host: str | None = None
+
+
+@frozen
+class Report(Frozen):
+    """Holds what one file says."""
+
+    name: str
+    items: tuple[Item, ...]
+
+
+def _read_report(
+    start: re.Pattern[bytes], read: Callable[[list[Line]], Iterable[Item]], name: str, data: bytes
+) -> Report:
+    by_host = _by_host(data, start)
+    items = [replace(item, host=host) for host, lines in by_host.items() for item in read(lines)]
+    if not items:
+        raise ValueError("nothing in it is understood")
+    return Report(name, tuple(items))
+
+
+def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
+    """Return whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
+    return _beginning(head, start) is not None and not is_of_job(head)
+
+
+def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
+    """Return whether the output has the host in front of its lines; None where it does not begin so."""
+    at = 0
+    for _ in range(_MAX_LEADS):
+        if start.match(data, at):
+            return False
+        if label := _LABEL.match(data, at):  # the lines of one host may be mixed with those of others
+            lines = (line for line in data[at : at + _MAX_HEAD].split(b"\n") if line.startswith(label[1] + b":"))
+            if start.match(b"\n".join(line[len(label[1]) + 1 :].removeprefix(b" ") for line in lines)):
+                return True
+        lead = _LEAD.match(data, at)
+        if lead is None:
+            return None
+        at = lead.end()
+    return None
+
+
+def sections(data: bytes, tools: Iterable[Kind]) -> list[tuple[Kind, bytes]]:
+    """Return the outputs of several tools in one file, each with its tool and preceded by that many lines."""
+    begins: list[tuple[int, str, Kind]] = []
+    for tool in tools:
+        if tool.start:
+            line = re.compile(rb"^(?:" + tool.start.pattern + rb")", tool.start.flags | re.MULTILINE)
+            begins += [(match.start(), tool.name, tool) for match in line.finditer(data)]
+    firsts = [next(group) for _, group in groupby(sorted(begins, key=itemgetter(0)), key=itemgetter(1))]
+    ends = [*(at for at, _, _ in firsts[1:]), len(data)]
+    return [
+        (tool, b"\n" * data.count(b"\n", 0, at) + data[at:end])
+        for (at, _, tool), end in zip(firsts, ends, strict=False)
+    ]
+
+
+def is_of_job(data: bytes) -> bool:
+    """Return whether there are lines of NCCL or PyTorch, which no tool prints: scripts may run one first."""
+    return _OF_JOB.search(data) is not None
+
+
+def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Line]]:
+    """Return the lines by the hosts in front of them, which all lines have or none."""
+    text = _ANSI.sub("", data.decode("utf-8-sig", "replace"))
+    lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
+    if not _beginning(data, start):
+        return {None: lines}
+    by_host: dict[str | None, list[Line]] = {}
+    for line in lines:
+        if match := _LABELED.match(line.text):
+            by_host.setdefault(match[1], []).append(Line(line.number, match[2]))
+    return by_host
+
+
+def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
+    """Return the hosts in front of the lines of a file."""
+    return {host for host in _by_host(data, start) if host}
+
+
+def number(text: str) -> float | None:
+    """Return the number that a value begins with; None where it is ``N/A`` or the like."""
+    return float(match[1]) if (match := re.match(r"\s*(\d+(?:\.\d+)?)", text)) else None
+
+
+def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:
+    """Yield lines of the form ``key: value`` with their indentation; a line without a separator has an empty value."""
+    for line in lines:
+        text = line.text.expandtabs(8)
+        key, _, value = text.partition(separator)
+        if key.strip():
+            yield line, len(text) - len(text.lstrip()), key.strip(), value.strip()
+
+
+_NUMBERS = ("index", "link", "errors", "value", "size", "used", "free")
+_UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def _read_number(text: str, unit: int) -> int | None:
+    """Return a number in single units; what has no limit is none."""
+    if text.isdecimal():
+        return int(text) * unit
+    match = re.fullmatch(r"([\d.]+)([kKMGTPE]?)", text)  # df --si has a small k
+    return int(float(match[1]) * _UNITS.get(match[2].upper(), unit)) if match else None
 
 
 def _read_forms(forms: Iterable[Mapping[str, Any]], lines: list[Line]) -> Iterator[Item]:
@@ -23,42 +169,27 @@ def _read_forms(forms: Iterable[Mapping[str, Any]], lines: list[Line]) -> Iterat
         for pattern, form in patterns:
             if not (match := pattern.match(text)):
                 continue
-            values = {**above, **match.groupdict(), **form.get("values", {})}
-            for key in values.keys() & _NUMBERS:  # what has no limit is no number
-                values[key] = int(values[key]) * form.get("unit", 1) if str(values[key]).isdecimal() else None
+            given = form.get("values", {})
             if form.get("is_above"):
-                above = values
-            name, has_once = form["name"].format(**values, line=text), form.get("once", False)
-            if has_once and (form["part"], name) in said:
-                continue
-            said.add((form["part"], name))
-            count = sum(pattern.match(other.text.strip()) is not None for other in lines) if has_once else 0
-            shown = form.get("text", "{words}").format(**values, line=text, words=" ".join(text.split()), count=count)
-            if "physical" in values:
-                values["physical"] = values["physical"].replace("_", "")
-            yield Item(form["part"], name, values, line.number, shown)
-
-
-_FILE_SYSTEM = compile_later(
-    r"\S.*?\s+(?P<size>[\d.]+[kKMGTPE]?)i?\s+(?P<used>[\d.]+[kKMGTPE]?)i?\s+(?P<free>[\d.]+[kKMGTPE]?)i?\s+"
-    r"(?:\d+%|-)\s+(?P<mount>/.*)$"
-)
-_BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
-_UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
-
-
-def _df(lines: list[Line]) -> Iterator[Item]:
-    block, part = 1, "filesystem"
-    for line in lines:
-        if line.text.startswith("Filesystem"):
-            part = "inodes" if re.match(r"Filesystem +(?:Type +)?Inodes\b", line.text) else "filesystem"
-            block = next((size for word, size in _BLOCKS.items() if word in line.text), 1)
-        elif match := _FILE_SYSTEM.match(line.text):
-            values = {}
-            for key in ("size", "used", "free"):
-                unit = _UNITS.get(match[key][-1].upper())  # --si has a small k
-                values[key] = int(float(match[key][:-1]) * unit) if unit else int(float(match[key]) * block)
-            yield Item(part, match["mount"].strip(), values, line.number, " ".join(line.text.split()))
+                above = {**given, **match.groupdict()}
+            for part in re.finditer(form["each"], text[match.end() :]) if "each" in form else [match]:
+                values = {**given, **above, **match.groupdict(), **part.groupdict()}
+                unit = form.get("unit", values.get("block", 1))
+                values |= {key: _read_number(str(values[key]), unit) for key in values.keys() & _NUMBERS}
+                if "part" not in form:
+                    continue
+                kind, name = (form[key].format(**values, line=text) for key in ("part", "name"))
+                has_once = form.get("once", False)
+                if has_once and (kind, name) in said:
+                    continue
+                said.add((kind, name))
+                count = sum(pattern.match(other.text.strip()) is not None for other in lines) if has_once else 0
+                words = " ".join(text.split())
+                shown = form.get("text", "{words}").format(**values, line=text, words=words, count=count)
+                shown = shown.removeprefix(": ")  # of a card that nothing names
+                if "physical" in values:
+                    values["physical"] = values["physical"].replace("_", "")
+                yield Item(kind, name, values, line.number, shown)
 
 
 _CARD = compile_later(r"CA '([^']+)'|hca_id:\s+(\S+)")
@@ -96,32 +227,6 @@ def _ports(lines: list[Line]) -> Iterator[Item]:
         yield Item("port", card, values, line.number, f"{card} port {values['port']}: {line.text.strip()}")
 
 
-_COUNTER = compile_later(
-    r"(?:/sys/class/infiniband/)?(?P<card>[\w.-]+)/ports/(?P<port>\d+)/(?:hw_)?counters/(?P<name>\w+):(?P<value>\d+)"
-)
-_STATISTIC = compile_later(r"link (?P<card>\S+)/(?P<port>\d+) ")
-_OF_INTERFACE = compile_later(r"\s+(?P<name>\S[^:]*): (?P<value>\d+)\s*$")
-_ETHTOOL = compile_later(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
-
-
-def _nic_counters(lines: list[Line]) -> Iterator[Item]:
-    interface = ""
-    for line in lines:
-        text, card, port = line.text.strip(), interface, ""
-        found: list[tuple[str, str]] = []
-        if match := _COUNTER.match(text):
-            card, port, found = match["card"], match["port"], [(match["name"], match["value"])]
-        elif match := _STATISTIC.match(text):
-            card, port, found = match["card"], match["port"], re.findall(r"(\w+) (\d+)(?= |$)", text[match.end() :])
-        elif match := _ETHTOOL.search(text):
-            interface = match[1]
-        elif match := _OF_INTERFACE.match(line.text):
-            found = [(match["name"], match["value"])]
-        for name, value in found:
-            shown = f"{card + ': ' if card else ''}{name} {value}"
-            yield Item("counter", card, {"port": port, "counter": name, "value": int(value)}, line.number, shown)
-
-
 _BUS_ID = compile_later(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _WANTED = compile_later(  # all else is nothing that rules ask for
     r"ECC Errors/|Remapped Rows/|Retired Pages/|Clocks (?:Throttle|Event) Reasons/|Fabric/|GPU Link Info/Link Width/"
@@ -150,26 +255,31 @@ def _nvidia_smi_query(lines: list[Line]) -> Iterator[Item]:
             yield Item(f"gpu {path}", bus_id, {**values, "value": text}, line.number, shown)
 
 
-_FUNCTIONS = {
-    "df": _df,
-    "ibstat": _ports,
-    "ibv_devinfo": _ports,
-    "nic_counters": _nic_counters,
-    "nvidia_smi_query": _nvidia_smi_query,
-}
+_TOPOLOGY = compile_later(rb"(?:\x1b\[4m)?[ \t]+(?:\x1b\[4m)?GPU0\b[^\n]*\n(?:\x1b\[0m)?GPU0[ \t]+X\b")
+_XML = compile_later(rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs) [^>]*\bversion=", re.DOTALL)
 
 
-def load_tools() -> list[Tool]:
+def _read_topology(name: str, data: bytes) -> Topology:
+    try:
+        return topology.read_any(data.decode("utf-8", "replace"), name)
+    except TopologyError as error:
+        raise ValueError(str(error).removeprefix(f"{name}: ")) from None
+
+
+def _is_topology(head: bytes) -> bool:
+    return begins(head, _TOPOLOGY) or begins(head, _XML)
+
+
+def _make_kind(entry: Mapping[str, Any]) -> Kind:
+    start = re.compile(entry["start"].encode())
+    read = partial(_read_forms, entry["forms"]) if "forms" in entry else globals()[entry["function"]]
+    return Kind(entry["name"], entry["kind"], partial(begins, start=start), partial(_read_report, start, read), start)
+
+
+def list_kinds() -> list[Kind]:
     """Return the kinds of evidence that tools print."""
     import tomllib  # most runs need none of the kinds
 
-    entries = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["tools"]
-    return [
-        Tool(
-            entry["name"],
-            entry["kind"],
-            entry["start"].encode(),
-            partial(_read_forms, entry["forms"]) if "forms" in entry else _FUNCTIONS[entry["name"]],
-        )
-        for entry in entries
-    ]
+    tools = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["tools"]
+    topologies = Kind("topology_file", "topology file", _is_topology, _read_topology, _TOPOLOGY)
+    return [topologies, *map(_make_kind, tools)]

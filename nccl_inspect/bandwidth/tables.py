@@ -37,15 +37,13 @@ _FORM = {
     name: compile_line(line, types=TYPES, tag=TAG, cells=CELLS, name="|".join(_FIGURES["operations"]))
     for name, line in _FIGURES["forms"].items()
 }
-_TOOLS = [(tool["name"], re.compile(tool["line"])) for tool in _FIGURES["tools"]]
+_OTHERS = [(form, re.compile(form["line"])) for form in _FIGURES["others"]]
 _CELLS = 4
 _MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 PROGRAM = "the program"  # of a user, which prints a sentence
-_GBIT = 8
 _NONE = -1.0  # stands for N/A
-_MIB_PER_S = (1 << 20) / 1e9
 
 
 @frozen
@@ -126,9 +124,8 @@ class _Reader:
         self.tables: list[Table] = []
         self._lines = lines
         self._program = ""  # of a command in front of its table
-        self._unit = 1.0
-        self._average = 3  # the column of the average of perftest
-        self._columns = ("busbw", "algbw")
+        self._size, self._scale = 0.0, 1.0  # of rows that do not state theirs
+        self._columns = ["busbw", "algbw"]
         self._is_matrix = False
 
     def read(self) -> None:
@@ -284,29 +281,30 @@ class _Reader:
                     table.rows.append(Row(size, algbw, busbw, line, place == "in_place", errors, *kind))
 
     def _take_other(self, text: str, line: Evidence) -> None:
-        for tool, pattern in _TOOLS:
-            if match := pattern.search(text):
-                named = match.groupdict()
-                if tool == "perftest":
-                    self._begin(tool, f"ib_{named['operation'].lower().removeprefix('rdma_')}_bw", ranks=2, nodes=2)
-                else:
-                    self._begin(tool, named["operation"], ranks=int(named.get("ranks") or 0))
-                self._unit = float(named.get("payload") or 0) * (1 << _SHIFT.get(named.get("unit") or "", 0))
-                return
+        """Take in what other programs print."""
+        for form, pattern in _OTHERS:
+            tool = self._table.tool
+            if form.get("of", tool) != tool or not (match := pattern.search(text)):
+                continue
+            named = match.groupdict()
+            shift = _SHIFT.get(named.get("unit") or "", 0)
+            size = float(named.get("size") or 0) * int(named.get("times") or 1) * (1 << shift)
+            if "begins" in form:
+                if tool != form["begins"] or "goes_on" not in form:
+                    operation = form.get("operation", "{operation}").format_map(named).lower()
+                    number = int(named.get("ranks") or form.get("ranks", 0))
+                    self._begin(form["begins"], operation, ranks=number, nodes=form.get("nodes", 0))
+                self._size, self._scale = size, 1.0
+            self._scale, self._columns = form.get("scale", self._scale), form.get("columns", self._columns)
+            named |= {name: named["rate"] for name in ("algbw", "busbw") if "rate" in named}
+            if "first" in named:
+                named |= zip(self._columns, (named["first"], named["second"]), strict=True)
+            if "busbw" in named:
+                algbw, busbw = (float(named.get(name) or 0) * self._scale for name in ("algbw", "busbw"))
+                self._add(line, size or self._size, algbw, busbw)
+            return
         tool = self._table.tool
-        if tool == "DeepSpeed" and "BusBW" in text:
-            self._unit = 1 / _GBIT if "BusBW (Gbps)" in text else 1.0
-        elif tool == "DeepSpeed" and (match := _FORM["deepspeed-row"].search(text)):
-            self._add(line, int(match[1]) * int(match[2]), *(float(match[at]) * self._unit for at in (3, 4)))
-        elif tool == "all_reduce_bench" and "algbw" in text and "busbw" in text:
-            self._columns = ("busbw", "algbw") if text.index("busbw") < text.index("algbw") else ("algbw", "busbw")
-        elif tool == "all_reduce_bench" and (match := _FORM["markdown"].search(text)):
-            rate = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
-            size = float(match[1]) * (1 << _SHIFT[match[2]]) if match[1] else self._unit
-            self._add(line, size, rate["algbw"], rate["busbw"])
-        elif tool == "all_reduce_bench" and (match := _FORM["stated"].search(text)):
-            self._add(line, self._unit, 0.0, float(match[1]))
-        elif (match := _FORM["sentence"].search(text)) and (
+        if (match := _FORM["sentence"].search(text)) and (
             topic := _FORM["topic"].search(text[: match.start()].lower())
         ):
             if (tool, self._table.operation) != (PROGRAM, _plain_operation(topic[1])):
@@ -314,21 +312,6 @@ class _Reader:
                 self._begin(PROGRAM, topic[1], ranks=int(ranks[1] or ranks[2]) if ranks else 0)
             stated = re.search(r"\balg_?bw[:= ]+([\d.]+)", text)
             self._add(line, int(match[1]), float(stated[1]) if stated else 0.0, float(match[2]))
-        else:
-            self._take_link(text, line)
-
-    def _take_link(self, text: str, line: Evidence) -> None:
-        tool = self._table.tool
-        if match := _FORM["perftest-head"].search(text):
-            if tool != "perftest":
-                self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
-            self._unit = 1 / _GBIT if match[1].startswith("Gb") else _MIB_PER_S
-            columns = text.replace("BW ", "").split()
-            self._average = next(at for at, name in enumerate(columns) if name.startswith("average["))
-        elif tool == "perftest" and _FORM["perftest-row"].match(text):
-            if len(words := text.split()) > self._average:
-                average = float(words[self._average]) * self._unit
-                self._add(line, int(words[0]), average, average)
         elif match := _FORM["matrix"].search(text):
             if tool != "nvbandwidth" and match[3] == "GB":
                 name = "_".join(filter(None, ("p2p", (match[1] or "").lower() + "directional", match[2])))
@@ -420,30 +403,20 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
     return "sendrecv" if abs(ratio - 1) < _CLOSE and is_unchecked_in_place else "all_reduce"
 
 
-_ROUNDED = re.compile(r"train_steps_per_second['\"]?[\s:=]+['\"]?([\d.]+(?:[eE][+-]?\d+)?)")
-"""Three decimals: of use where nothing else tells."""
-_BAR = re.compile(
-    r"(?:([^|%]*?):? +)?\b(\d+)%\|[^|]*\| *(\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<[^,\]]*, *(?:[\d.]+s/it|[\d.]+it/s)"
-)
-_OF_ANOTHER = re.compile(  # what programs show the progress of, besides a training
-    r"(?i)load|fetch|download|map|filter|token|generat|sav|process|convert|eval|valid|pack|cast|shard|compil|warm|captur"
-    r"|predict|test|sanity|infer|prompt"
-)
-
-
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     """Return how fast a training runs, by what its lines state (``figures/speeds.toml``)."""
     data = load_figures("speeds")
     kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
+    rounded = re.compile(data["rounded"])
     found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
     stated: dict[str, Speed] = {}
     for line in lines:
         for kind, (pattern, what, scale) in enumerate(kinds):
             if (match := pattern.search(line.text)) and (number := _value(match[1])):
                 found.setdefault((what, kind), []).append((number * scale, line))
-        if (match := _ROUNDED.search(line.text)) and (number := _value(match[1])):
+        if (match := rounded.search(line.text)) and (number := _value(match[1])):
             stated["seconds per step"] = Speed("seconds per step", 1 / number, 1, line)
-    stated.update((speed.what, speed) for speed in _read_bars(lines))
+    stated.update((speed.what, speed) for speed in _read_bars(lines, *map(re.compile, data["bars"])))
     order = dict.fromkeys(what for _, what, _ in kinds)
     for what in order:
         if values := max((values for (other, _), values in found.items() if other == what), key=len, default=None):
@@ -453,11 +426,11 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     return [stated[what] for what in order if what in stated]
 
 
-def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
+def _read_bars(lines: Sequence[Evidence], form: re.Pattern[str], of_another: re.Pattern[str]) -> Iterator[Speed]:
     bars: dict[tuple[str, int], tuple[float, int, Evidence]] = {}
     for line in lines:
-        match = _BAR.search(line.text) if "%|" in line.text else None
-        if match and not _OF_ANOTHER.search(match[1] or ""):
+        match = form.search(line.text) if "%|" in line.text else None
+        if match and not of_another.search(match[1] or ""):
             key, bar = (match[1] or "", int(match[4])), (_value(match[5]), int(match[3]), line)
             bars[key] = max(bars.get(key, bar), bar, key=lambda bar: bar[0])
     if not bars:

@@ -314,11 +314,11 @@ def _find_absent(facts: Facts) -> set[int]:
 
 def find_node(facts: Facts, notice: Notice) -> str | None:
     """Return the host that a report names, as NCCL's lines call it where it has some."""
-    from nccl_inspect.artifacts import owner  # few jobs have such a report
+    from nccl_inspect.artifacts import joining  # few jobs have such a report
 
     name = report_of(notice).node or str(value(notice, "nodes") or value(notice, "node") or "")
     is_one = name not in ("", "localhost") and not {"[", ","}.intersection(name)
-    return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
+    return (joining.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
 
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:

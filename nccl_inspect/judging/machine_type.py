@@ -14,7 +14,7 @@ from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.platforms import Platform, Shown, recognise_platform
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.machine import Item
+    from nccl_inspect.artifacts.tools import Item
 
 
 def platform_of(job: Job) -> Platform | None:

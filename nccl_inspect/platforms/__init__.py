@@ -325,14 +325,17 @@ class Network(Frozen):
 
 
 @cache
-def find_network(name: str | None) -> Network:
-    """Return the network of that name; one of which nothing is known for any other name."""
-    file = Path(__file__).parent / "networks" / f"{name}.toml"
-    if name is None or not file.is_file():
-        return Network()
+def _load_tables(folder: str) -> dict[str, dict[str, Any]]:
     import tomllib  # a log without a platform does not need it
 
-    return Network(**tomllib.loads(file.read_text(encoding="utf-8")))
+    files = sorted((Path(__file__).parent / folder).glob("*.toml"))
+    return {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+@cache
+def find_network(name: str | None) -> Network:
+    """Return the network of that name; one of which nothing is known for any other name."""
+    return Network(**_load_tables("networks").get(name, {})) if name else Network()
 
 
 @frozen
@@ -345,15 +348,8 @@ class NicFamily(Frozen):
     source: str  # where that is stated
 
 
-@cache
-def _families() -> tuple[NicFamily, ...]:
-    import tomllib  # most jobs do not need it
-
-    files = sorted((Path(__file__).parent / "nics").glob("*.toml"))
-    return tuple(NicFamily(**tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
 def find_nic_family(devices: Collection[str]) -> NicFamily | None:
     """Return the family of all these devices; None for none, for several families and for unknown ones."""
-    fits = (family for family in _families() if all(fnmatchcase(device, family.devices) for device in devices))
-    return next(fits, None) if devices else None
+    families = (NicFamily(**table) for table in _load_tables("nics").values()) if devices else ()
+    fits = (family for family in families if all(fnmatchcase(device, family.devices) for device in devices))
+    return next(fits, None)

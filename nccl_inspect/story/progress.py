@@ -14,7 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts import causes
+from nccl_inspect import artifacts
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
@@ -44,8 +44,7 @@ from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word
 
 if TYPE_CHECKING:  # most logs have no calls
-    from nccl_inspect.artifacts.calls import Call
-    from nccl_inspect.artifacts.flight_recorder import Dump, Group
+    from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
     from nccl_inspect.artifacts.standstill import Standstill
 
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
@@ -119,7 +118,7 @@ class Table:
             stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
-            absent = [still for still in stills if still.kind == causes.MISSING and still.culprits]
+            absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
             return
@@ -141,7 +140,7 @@ class Table:
 
     def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
-        if still.kind in (causes.UNFINISHED, causes.PARTLY):
+        if still.kind in (artifacts.UNFINISHED, artifacts.PARTLY):
             return self._lagging("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
         is_sure = bool(still.culprits or still.odd)
         named = set(still.odd) or culprits
@@ -153,7 +152,7 @@ class Table:
     ) -> Incident | None:
         """Return who did not come to a call, or made another one, by the watchdog's lines."""
         known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
-        if still.kind != causes.DIFFERENT:  # nobody holds up others who waits for some
+        if still.kind != artifacts.DIFFERENT:  # nobody holds up others who waits for some
             came = words.ranks_of(still.waiting)
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
@@ -161,7 +160,7 @@ class Table:
             waiting |= self._find_late_reporters(still)
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
-        is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
+        is_two_sided = still.kind in (artifacts.UNFINISHED, artifacts.PARTLY, artifacts.CYCLE)
         unseen = self._unseen - without_output(self.facts) if of_unseen else self._unseen
         if is_two_sided or unseen or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
@@ -242,7 +241,7 @@ class Table:
                 continue
             line = self._line(still, set())
             elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
-            if still.kind == causes.MISSING and elsewhere:
+            if still.kind == artifacts.MISSING and elsewhere:
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
                     f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
@@ -272,17 +271,17 @@ class Table:
 
     def _sentence(self, still: Standstill, ranks: set[int]) -> str:
         call = words.work(next((part.call for part in still.waiting if part.call), None), still.group, still.seq)
-        if still.kind == causes.DIFFERENT:
+        if still.kind == artifacts.DIFFERENT:
             made = words.by_call([*still.culprits, *still.waiting])
             return f"ranks made different calls (size, type or operation mismatch) as {call}: {made}"
-        if still.kind == causes.CYCLE:
+        if still.kind == artifacts.CYCLE:
             return f"{ranks_word(ranks)} called the groups in another order: they wait for each other"
-        if still.kind == causes.NO_PARTNER:
+        if still.kind == artifacts.NO_PARTNER:
             other = f"{still.operation} (send or recv) of group {still.group.label}"
             return f"{ranks_word(ranks)} did not call the other end of {other}"
         if ranks <= {wait.rank for wait in latecomers(waits(self.facts))}:
             return f"{ranks_word(ranks)} arrived late, and began to wait for {call} after the others had timed out"
-        if still.kind == causes.MISSING:
+        if still.kind == artifacts.MISSING:
             missing = "the log has no output" if ranks <= self._unseen else "no dump"
             what = (
                 "never called"
@@ -515,18 +514,18 @@ def _collectives_by_group(waiting: Iterable[Wait]) -> dict[str, list[Wait]]:
 
 
 _KINDS = {
-    causes.DIFFERENT: "calls-differ",
-    causes.CYCLE: "groups-out-of-order",
-    causes.NO_PARTNER: "no-partner",
-    causes.MISSING: "never-called",
-    causes.PARTLY: "call-unfinished",
-    causes.UNFINISHED: "call-unfinished",
+    artifacts.DIFFERENT: "calls-differ",
+    artifacts.CYCLE: "groups-out-of-order",
+    artifacts.NO_PARTNER: "no-partner",
+    artifacts.MISSING: "never-called",
+    artifacts.PARTLY: "call-unfinished",
+    artifacts.UNFINISHED: "call-unfinished",
 }
 
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:
     """Return the row of a rank in a call, as its watchdog reports it."""
-    from nccl_inspect.artifacts.calls import Call
+    from nccl_inspect.artifacts.flight_recorder import Call
 
     operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
     sizes = (wait.numel,) if wait and wait.numel is not None else ()

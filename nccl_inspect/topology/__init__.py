@@ -1,6 +1,6 @@
 """What joins the GPUs and NICs of a machine, from files given with ``--topology`` and from the log itself.
 
-One module for each format: ``recognises(text)`` says whether a file is of that format, ``read(text, name)`` reads it.
+A file holds the matrix that ``nvidia-smi topo -m`` prints, or the XML that NCCL writes (``nccl_xml.py``).
 
 The log itself has the paths that NCCL prints with NCCL_DEBUG_SUBSYS=GRAPH. Only good news counts: NCCL prints the paths
 as it will use them, and pairs that it may not join directly (P2P switched off, refused by the driver) are led over the
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,9 +21,10 @@ from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
 from nccl_inspect.model import inventory
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.statements import nvidia_smi as shown
-from nccl_inspect.util.discovery import modules, suggest_path
+from nccl_inspect.model.statements import nvidia_smi
+from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -117,15 +117,68 @@ def read_any(text: str, name: str) -> Topology:
     Raises:
         TopologyError: it is damaged, or of no known format.
     """
-    for module in modules(__file__):
-        reader = import_module(f"{__name__}.{module}")
-        if reader.recognises(text):
-            topology: Topology = reader.read(text, name)
-            return topology
+    plain = _ANSI.sub("", text)
+    if _HEAD.search(plain) and _FIRST_ROW.search(plain):
+        return _read_matrix(plain, name)
+
+    from nccl_inspect.topology import nccl_xml  # few jobs have such a file
+
+    if nccl_xml.recognises(text):
+        return nccl_xml.read(text, name)
     raise TopologyError(
         f"{name}: not a topology that is understood",
         "give the output of 'nvidia-smi topo -m', or what NCCL wrote to NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE",
     )
+
+
+_HEAD = compile_later(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
+_ANSI = compile_later(r"\x1b\[[0-9;]*m")
+_AGAIN = "copy the whole output of nvidia-smi topo -m"
+_CLASS = compile_later(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
+_LEGEND = compile_later(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
+_FIRST_ROW = compile_later(r"^GPU0\s+X\b", re.MULTILINE)
+
+
+def _read_matrix(plain: str, name: str) -> Topology:
+    """Return what ``nvidia-smi topo -m`` prints.
+
+    ::
+
+                GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
+        GPU0     X      NV12    PXB     0-23,48-71      0               N/A
+        GPU1    NV12     X      SYS     0-23,48-71      0               N/A
+        NIC0    PXB     SYS      X
+
+        NIC Legend:
+
+          NIC0: mlx5_0
+
+    Raises:
+        TopologyError: a row is shorter than the head says, or holds an unknown class.
+    """
+    lines = plain.splitlines()
+    heads = (line for line in lines if line.split()[:1] == ["GPU0"] and "X" not in line.split())
+    head = next(heads, "")
+    columns = [word for word in head.split() if re.fullmatch(r"(?:GPU|NIC|mlx5_)\w*", word)]
+    columns = columns[: columns.index("GPU")] if "GPU" in columns else columns  # of "GPU NUMA ID"
+    gpus = [word for word in columns if re.fullmatch(r"GPU\d{1,3}", word)]
+    if not gpus:
+        raise TopologyError(f"{name}: the row with the names of the GPUs is damaged", _AGAIN)
+    rows = {line.split()[0]: line.split() for line in reversed(lines) if line.strip() and line != head}
+    classes: dict[tuple[int, int], str] = {}
+    distances: dict[str, dict[int, str]] = {word: {} for word in columns if word not in gpus}
+    for place, gpu in enumerate(gpus):
+        row = rows.get(gpu)
+        if row is None or len(row) <= len(gpus) or not all(map(_CLASS.fullmatch, row[1 : len(gpus) + 1])):
+            raise TopologyError(f"{name}: the row of {gpu} is damaged", _AGAIN)
+        for column, cell in zip(columns, row[1:], strict=False):
+            if column in distances and _CLASS.fullmatch(cell):
+                distances[column][place] = cell
+            elif column in gpus and column != gpu:
+                classes[place, gpus.index(column)] = cell
+    names = dict(_LEGEND.findall(plain))
+    nics = tuple(Nic(names.get(column, column), classes=kinds) for column, kinds in distances.items())
+    return Topology(name, tuple(Gpu(int(gpu[3:])) for gpu in gpus), classes, nics)
 
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")  # from near to far
@@ -142,26 +195,25 @@ def topologies(job: Job) -> list[Topology]:
         for host in notice.hosts
     )
     topology = [topology for host, lines in lines_by_host.items() if (topology := _topology_of_host(host, lines))]
-    return [*topology, *_read_matrix(job)]
+    return [*topology, *_matrix_in_log(job)]
 
 
-def _read_matrix(job: Job) -> list[Topology]:
+def _matrix_in_log(job: Job) -> list[Topology]:
     """Return what ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
 
     Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
     with fewer GPUs than the job uses on one host is none of the job.
     """
-    rows = shown.on_hosts(job, "topology-matrix")
+    rows = nvidia_smi.on_hosts(job, "topology-matrix")
     if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
         return []  # none, or two that differ: the head begins with GPU0 as the first row does
 
-    from nccl_inspect.topology import nvidia_smi  # few logs show the matrix
-
     try:
-        matrix = nvidia_smi.read("\n".join(sorted(rows.lines)), next(iter(rows.lines.values())).evidence[0].source)
+        plain, source = _ANSI.sub("", "\n".join(sorted(rows.lines))), next(iter(rows.lines.values())).evidence[0].source
+        matrix = _read_matrix(plain, source)
     except TopologyError:
         return []
-    return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
+    return [replace(matrix, proven=rows.proven)] if matrix.gpus >= nvidia_smi.most_gpus(job) else []
 
 
 _Path: TypeAlias = tuple[str, str, int, object, str]  # node, id, hops, bandwidth and class

@@ -42,7 +42,7 @@ from nccl_inspect.topology import Gpu, Nic, Topology, bus_number
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml
 
-_ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(system|graphs)\b", re.DOTALL)
+_ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs)\b", re.DOTALL)
 _MAX_DEVICES = 4096
 _OTHER_FILE = "give the file that NCCL wrote to NCCL_TOPO_DUMP_FILE"
 _GPU_CLASS, _NIC_CLASS, _SWITCH_CLASS = "0x03", "0x02", "0x068000"
@@ -63,8 +63,8 @@ def read(text: str, name: str) -> Topology:
     Raises:
         TopologyError: it is not well-formed XML, or holds no GPU, ring or tree.
     """
-    root = _ROOT.match(text)
-    return _read_tree(text, name) if root and root[1] == "system" else _read_graphs(text, name)
+    root = parse_document(text, name)
+    return _read_tree(root, name) if root.tag == "system" else _read_graphs(root, name)
 
 
 def parse_document(text: str, name: str) -> Element:
@@ -104,10 +104,9 @@ class _Found(NamedTuple):
     """How many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
 
 
-def _read_tree(text: str, name: str) -> Topology:
+def _read_tree(root: Element, name: str) -> Topology:
     try:
-        cpus = parse_document(text, name).iter("cpu")
-        places = [place for cpu in cpus for place in _find_below(cpu, (cpu,), cpu.get("host_hash", ""))]
+        places = [place for cpu in root.iter("cpu") for place in _find_below(cpu, (cpu,), cpu.get("host_hash", ""))]
     except RecursionError:
         raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
     gpus = [place for place in places if isinstance(place.device, Gpu)]
@@ -137,14 +136,14 @@ def _find_below(parent: Element, above: tuple[Element, ...], host: str) -> Itera
         nic = child if child.tag == "nic" else child.find("nic")
         if gpus := child.findall("gpu"):
             for gpu in gpus:
-                device = Gpu(number(gpu, "dev"), bus_id, number(gpu, "sm"), _flag(gpu, "gdr"))
+                device = Gpu(number(gpu, "dev"), bus_id, number(gpu, "sm"), _flag(gpu))
                 yield _Found(device, above, host, _links(gpu))
         elif nic is not None:
             for net in nic.findall("net"):
                 speed = number(net, "speed")
                 gbps = speed / 1000 if speed and speed > 0 else None
                 ids = net.get("name"), number(net, "dev"), gbps, number(net, "port")
-                yield _Found(Nic(*ids, _flag(net, "gdr"), None if nic is child else bus_id), above, host)
+                yield _Found(Nic(*ids, _flag(net), None if nic is child else bus_id), above, host)
         elif kind.startswith(_GPU_CLASS):
             yield _Found(Gpu(bus_id=bus_id), above, host)
         elif kind.startswith(_NIC_CLASS):
@@ -153,8 +152,8 @@ def _find_below(parent: Element, above: tuple[Element, ...], host: str) -> Itera
             yield from _find_below(child, (*above, child), host)
 
 
-def _flag(element: Element, name: str) -> bool | None:
-    value = number(element, name)
+def _flag(element: Element) -> bool | None:
+    value = number(element, "gdr")  # GPUDirect RDMA
     return None if value is None else bool(value)
 
 
@@ -193,8 +192,8 @@ def _class(gpu: _Found, other: _Found, numbers: list[int | None], number_of_othe
     return pci if is_by_nccl else None
 
 
-def _read_graphs(text: str, name: str) -> Topology:
-    graphs = [graph for graph in parse_document(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
+def _read_graphs(root: Element, name: str) -> Topology:
+    graphs = [graph for graph in root.iter("graph") if number(graph, "pattern") in _CHAINS]
     channels = [
         (graph, _numbers(channel, "gpu"), _numbers(channel, "net"))
         for graph in graphs

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from repository import TESTS
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts.machine import Report
+from nccl_inspect.artifacts.tools import Report
 
 DATA = TESTS / "data" / "machines"
 KINDS = {
@@ -39,8 +39,8 @@ LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 def read(data: bytes, name: str = "x") -> tuple[str, Report]:
     """Return the kind of a file, and what is in it."""
-    kind = artifacts.kind_of(name, data)
-    return (kind.KIND, kind.read(name, data)) if kind else ("nothing known", Report(name, ()))
+    kind = artifacts.kind_of(data)
+    return (kind.title, kind.read(name, data)) if kind else ("nothing known", Report(name, ()))
 
 
 def values(report: Report) -> list[object]:
@@ -62,7 +62,7 @@ def misread(kind: str, data: bytes) -> Iterator[str]:
     items = found[1].items
     if (found[0], {item.host for item in items}, len(items)) != (kind, {"node-1", "node-2"}, 2 * len(whole)):
         yield "with hosts in front of lines, mixed, as pdsh and clush print them"
-    if artifacts.kind_of("x", LINE + data) or artifacts.kind_of("x", b"epoch 1\n" + data):
+    if artifacts.kind_of(LINE + data) or artifacts.kind_of(b"epoch 1\n" + data):
         yield "in a log that quotes it"
 
 
@@ -84,7 +84,7 @@ def test_a_log_that_holds_such_an_output_is_a_log(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused_or_read(file: tuple[str, str, bytes], at: int, noise: bytes) -> None:
     data = file[2][:at] + noise + file[2][at + len(noise) :]
     for kind in artifacts.kinds():
-        if kind.recognises("x", data):
+        if kind.recognises(data):
             with contextlib.suppress(ValueError):
                 kind.read("x", data)
 

@@ -1,7 +1,7 @@
 """Manifests, docker inspect and Slurm's files beside a log: what is recognised, read and refused.
 
-What they explain is on the pages of rules (`beside=`) and in `tests/labels/built_artifacts.toml`; what mends a fault is
-in `test_patches.py`.
+What they explain is on the pages of rules (`beside=`) and in `tests/labels/built_artifacts.toml`; what is to be
+pasted mends the fault.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ import contextlib
 import json
 import math
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from answers import inputs_of
 from call_count import calls
+from few_examples import every
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import containers, docker_inspect, located, manifest, slurm_job, slurm_script
+from nccl_inspect.artifacts import containers, located, slurm
+from nccl_inspect.model.finding import Finding
 
 BESIDE = TESTS / "data" / "beside"
 SOUND = (BESIDE / "pods-sound" / "pods.yaml").read_text()
@@ -31,24 +36,25 @@ HEAD = "apiVersion: v1\nkind: Pod\n"
 
 def test_a_file_is_recognised_by_what_is_in_it() -> None:
     for name, kind in {
-        "pods-sound": manifest,
-        "docker-default": docker_inspect,
-        "slurm-timeout": slurm_job,
-        "script-sound": slurm_script,
+        "pods-sound": "manifest",
+        "docker-default": "docker_inspect",
+        "slurm-timeout": "slurm_job",
+        "script-sound": "slurm_script",
     }.items():
         (file,) = (BESIDE / name).iterdir()
         data = file.read_bytes()
-        assert artifacts.kind_of("anything", data[: artifacts.HEAD]) is kind
+        found = artifacts.kind_of(data[: artifacts.HEAD])
+        assert found and found.name == kind
         quoted = data + LINE.encode()
-        assert artifacts.kind_of("job.log", quoted[: artifacts.HEAD]) is None or len(data) > artifacts.HEAD
+        assert artifacts.kind_of(quoted[: artifacts.HEAD]) is None or len(data) > artifacts.HEAD
         printed = b"+ cat it\n" + data
-        assert artifacts.kind_of("job.log", printed[: artifacts.HEAD]) is None or kind is docker_inspect
+        assert artifacts.kind_of(printed[: artifacts.HEAD]) is None or kind == "docker_inspect"
 
 
 def test_a_log_that_prints_its_manifest_first_is_a_log() -> None:
     for text in (SOUND, (BESIDE / "slurm-timeout" / "scontrol.txt").read_text()):
         assert not nccl_inspect.read((text[:3000] + "\nstarting\n" + LINE).encode()).artifacts
-        assert artifacts.kind_of("x", (text[:3000].rpartition("\n")[0] + "\nStarting the job now\n").encode()) is None
+        assert artifacts.kind_of((text[:3000].rpartition("\n")[0] + "\nStarting the job now\n").encode()) is None
 
 
 def test_a_faulty_manifest_beside_a_sound_log_raises_nothing() -> None:
@@ -63,7 +69,7 @@ def test_a_faulty_manifest_beside_a_sound_log_raises_nothing() -> None:
 
 
 def test_all_of_a_pod_is_read() -> None:
-    first, second = manifest.read("pods.yaml", SOUND.encode()).pods
+    first, second = containers.read_manifest("pods.yaml", SOUND.encode()).pods
     (container,) = first.containers
     assert (first.kind, first.owner, first.node) == ("Pod", "llama-3-8b-node-0", "ip-10-20-1-17.ec2.internal")
     assert second.hostname == "llama-3-8b-node-0-1"
@@ -91,7 +97,7 @@ def test_pods_are_found_by_their_shape() -> None:
         for key in reversed(path.split(".")):
             inner = {key[:-3]: [inner]} if key.endswith("[0]") else {key: inner}
         text = json.dumps({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "llama"}, "spec": inner})
-        (pod,) = manifest.read("x.json", text.encode()).pods
+        (pod,) = containers.read_manifest("x.json", text.encode()).pods
         assert (pod.path, pod.host_ipc, pod.is_template) == (f"spec.{path}", True, True)
         assert pod.containers[0].gpus == 8
 
@@ -104,7 +110,7 @@ def test_several_documents_and_a_trainjob() -> None:
         "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n  trainer:\n"
         "    numNodes: 4\n    resourcesPerNode:\n      limits: {nvidia.com/gpu: 1}\n"
     )
-    deployment, trainer = manifest.read("x", text.encode()).pods
+    deployment, trainer = containers.read_manifest("x", text.encode()).pods
     assert (deployment.is_whole, trainer.is_whole, trainer.containers[0].gpus) == (True, False, 1)
 
 
@@ -130,7 +136,7 @@ HOSTILE = {
 def test_hostile_yaml_is_refused_with_the_reason() -> None:
     for text, reason in HOSTILE.items():
         with pytest.raises(ValueError, match=re.escape(reason)):
-            manifest.read("pod.yaml", (HEAD + text).encode())
+            containers.read_manifest("pod.yaml", (HEAD + text).encode())
     with pytest.raises(ValueError, match="larger than"):
         located.documents(SOUND.encode(), most=100)
 
@@ -140,7 +146,7 @@ def test_anchors_and_merge_keys_are_understood() -> None:
         "x: &limits {nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4}\nspec:\n  containers:\n"
         "  - name: a\n    resources:\n      limits: {<<: *limits, hugepages-2Mi: 1Gi}\n"
     )
-    (pod,) = manifest.read("x", text.encode()).pods
+    (pod,) = containers.read_manifest("x", text.encode()).pods
     assert pod.containers[0].amount("vpc.amazonaws.com/efa") == 4
     assert pod.containers[0].asks("hugepages-2Mi")
 
@@ -170,7 +176,7 @@ def test_wrong_types_anywhere_are_read_or_refused(changes: list[tuple[str, Any]]
                 around = around[key]
             around[last] = value
     with contextlib.suppress(ValueError):
-        for pod in manifest.read("pod.json", json.dumps(document).encode()).pods:
+        for pod in containers.read_manifest("pod.json", json.dumps(document).encode()).pods:
             assert pod.label is not None
             assert all(container.gpus >= 0 for container in pod.workers)
 
@@ -179,12 +185,12 @@ def test_wrong_types_anywhere_are_read_or_refused(changes: list[tuple[str, Any]]
 def test_docker_may_say_anything(host: Any, config: Any, state: Any) -> None:
     text = json.dumps([{"Id": "1", "HostConfig": host, "Config": config, "State": state}])
     with contextlib.suppress(ValueError):
-        docker_inspect.read("x", text.encode())
+        containers.read_docker("x", text.encode())
 
 
 def test_what_docker_says() -> None:
-    (default,) = docker_inspect.read("x", (BESIDE / "docker-default" / "docker.json").read_bytes()).pods
-    (sound,) = docker_inspect.read("x", (BESIDE / "docker-sound" / "docker.json").read_bytes()).pods
+    (default,) = containers.read_docker("x", (BESIDE / "docker-default" / "docker.json").read_bytes()).pods
+    (sound,) = containers.read_docker("x", (BESIDE / "docker-sound" / "docker.json").read_bytes()).pods
     assert (default.containers[0].shm, sound.containers[0].shm) == (64 << 20, math.inf)
     assert (default.host_network, sound.host_network) == (False, True)
     assert default.ended[0].code == 1
@@ -192,7 +198,7 @@ def test_what_docker_says() -> None:
 
 
 def test_what_a_script_sets_and_asks_for() -> None:
-    script = slurm_script.read("x", (BESIDE / "script-one-gpu-per-task" / "train.sbatch").read_bytes())
+    script = slurm.read_script("x", (BESIDE / "script-one-gpu-per-task" / "train.sbatch").read_bytes())
     assert {(one.name, one.value, one.line) for one in script.env} == {
         ("NCCL_DEBUG", "INFO", 8),
         ("NCCL_P2P_DISABLE", "1", 9),
@@ -207,7 +213,81 @@ def test_work_is_linear_in_pods() -> None:
 
     def work(size: int) -> int:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod] * size}, indent=1).encode()
-        assert len(manifest.read("x", text).pods) == size
-        return calls(lambda: manifest.read("x", text))
+        assert len(containers.read_manifest("x", text).pods) == size
+        return calls(lambda: containers.read_manifest("x", text))
 
     assert work(200) < 5 * work(50)
+
+
+# --- What is to be pasted into the pods of a workload mends the fault that is told of them
+
+FAULTY = {
+    one.name.rpartition("/")[2]: dict(one.texts)
+    for one in inputs_of("built")
+    if one.name.startswith("artifacts/patches/") and " in a " in one.name
+}
+"""Named for the rule and the kind of workload; each is a log, and the workload in `job.yaml`."""
+
+
+def find_patches(folder: Path, name: str, log: bytes, text: str) -> Finding | None:
+    (folder / "job.log").write_bytes(log)
+    (folder / "job.yaml").write_text(text)
+    rule = name.partition(" ")[0]
+    return next((one for one in nccl_inspect.read(str(folder)).findings if one.rule == rule), None)
+
+
+def paste_patch(text: str, fixes: list[str]) -> str:
+    """Return the documents with each piece where its comment says that it belongs."""
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    for fix in fixes:
+        match = re.match(r"(.+?)   # job\.yaml:\d+, under ([^\s,]+)", fix)
+        if match is None:
+            continue
+        piece = yaml.safe_load(match[1])
+        (node,) = (node for document in documents if (node := at(document, match[2])) is not None)
+        if isinstance(piece, list):
+            node.extend(piece)
+        else:
+            node.update(piece)
+    return "---\n".join(yaml.safe_dump(document, sort_keys=False) for document in documents)
+
+
+def at(node: Any, path: str) -> Any:
+    for part in re.findall(r"[^.\[\]]+|\[\d+\]", path):
+        try:
+            node = node[int(part[1:-1])] if part.startswith("[") else node[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return node
+
+
+def resources(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield from (node[key] for key in ("resources", "resourcesPerNode") if key in node)
+    for entry in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from resources(entry)
+
+
+def list_unmended(folder: Path, name: str, log: bytes, text: str) -> Iterator[str]:
+    finding = find_patches(folder, name, log, text)
+    if finding is None or not all(one.source.endswith("job.yaml") and one.line > 9 for one in finding.evidence):
+        yield f"not found in the workload: {finding and finding.evidence}"
+        return
+    mended = paste_patch(text, finding.fix)
+    if mended == text or find_patches(folder, name, log, mended):
+        yield f"what is to be pasted does not mend it: {finding.fix}"
+    for asked in resources([*yaml.safe_load_all(mended)]):
+        limits, requests = asked.get("limits", {}), asked.get("requests", asked.get("limits", {}))
+        if any(requests[key] != limits[key] for key in requests if "/" in key):
+            yield f"refused: requests {requests}, limits {limits}"
+
+
+@every(7)
+def test_what_is_pasted_mends_a_fault(step: int, tmp_path: Path) -> None:
+    wrong = [
+        f"tests/answers/built/artifacts.zip, patches/{name}: {what}"
+        for name, texts in [*FAULTY.items()][::step]
+        for what in list_unmended(tmp_path, name, texts["job.log"], texts["job.yaml"].decode())
+    ]
+    assert len(FAULTY) == 36
+    assert not wrong, "\n".join(wrong)

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,9 @@ from command_line import execute, invoke
 from few_examples import every
 from repository import TESTS
 from terminals import EXE, HEALTHY, SLOW, on_a_terminal
+
+from nccl_inspect import platforms, report
+from nccl_inspect.judging.engine import list_rules
 
 TOPOLOGY = str(TESTS / "data" / "h200-4gpu.nccl-topo.xml")
 COMMANDS = tomllib.loads((TESTS / "cli" / "commands.toml").read_text(encoding="utf-8"))
@@ -191,3 +195,72 @@ def test_a_program_that_calls_the_command_keeps_its_garbage_collection() -> None
     assert invoke("summarize", SLOW).exit_code == 0
     assert gc.isenabled()
     assert gc.get_freeze_count() <= frozen
+
+
+# --- Shells complete what there is: commands, options, rules, formats, platforms, files
+
+SHELLS = ("bash", "zsh", "fish")
+RULES = {entry.rule.name for entry in list_rules()}
+
+
+def complete_words(words: str) -> set[str]:
+    """Return what bash is told after these words, of which the last is not yet complete."""
+    typed = {"COMP_WORDS": f"nccl-inspect {words}", "COMP_CWORD": str(len(words.split(" ")))}
+    done = execute(env={"_NCCLINSPECT_COMPLETE": "bash_complete", **typed})
+    assert done.stderr == b""
+    return {line.partition(",")[2] or line for line in done.stdout.decode().splitlines()}
+
+
+def test_names_are_completed() -> None:
+    wanted = {
+        "su": {"summarize"},
+        "summarize --fo": {"--format"},
+        "summarize --format ": set(report.names()),
+        "summarize --select socket-": {name for name in RULES if name.startswith("socket-")},
+        "check --ignore ": RULES,
+        "explain gdr-d": {"gdr-disabled"},
+        "watch --platform p5": {name for name in platforms.load_platforms() if name.startswith("p5")},
+        "paths --scope int": {"intra", "inter"},
+        "paths --finding nic-": {name for name in RULES if name.startswith("nic-")},
+        "hosts --finding gdr-d": {"gdr-disabled"},
+        "ranks --state s": {"seen", "silent", "suspect"},
+        "completion ": set(SHELLS),
+        # files are left to the shell
+        "summarize jo": {"jo"},
+        **{words: {"a"} for words in ("diff a", "watch a", "check --policy a", "summarize --topology a")},
+    }
+    assert {words: complete_words(words) for words in wanted} == wanted
+    assert complete_words("no-such-command x") <= {""}
+
+
+@pytest.mark.slow
+def test_the_script_is_sound_to_its_shell(tmp_path: Path) -> None:
+    for shell in SHELLS:
+        script = invoke("completion", shell).stdout
+        assert "_NCCLINSPECT_COMPLETE" in script
+        assert " _NCCL_" not in script
+        if shutil.which(shell):
+            (tmp_path / "script").write_text(script)
+            done = subprocess.run([shell, "-n", tmp_path / "script"], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+
+
+def installed_program(folder: Path) -> dict[str, str]:
+    """Return an environment whose path has the program."""
+    tool = folder / "nccl-inspect"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
+    tool.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.mark.slow
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+    script = invoke("completion", "bash").stdout
+    test = (
+        f"{script}\nCOMP_WORDS=(nccl-inspect explain socket-instead-of-e); COMP_CWORD=2\n"
+        '_nccl_inspect_completion nccl-inspect\necho "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", test], env=installed_program(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import CORPORA, read_stored
+from command_line import invoke
+from repository import ROOT
 from rule_pages import RULES
 
 import nccl_inspect
 from nccl_inspect.event.base import Process
-from nccl_inspect.judge import gather_facts
-from nccl_inspect.judging import placeholders
+from nccl_inspect.extras.live.watch import TO_ACT, End, find_alarm
+from nccl_inspect.judge import choose_action, gather_facts
+from nccl_inspect.judging import impact, placeholders
+from nccl_inspect.judging.impact import Rate
 from nccl_inspect.judging.places import pod_of
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.platforms import require_platform
 
 MOST = 4
 _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")
@@ -165,3 +174,159 @@ def test_labels_name_pods() -> None:
         "": None,
     }.items():
         assert pod_of(Process("ip-10-0-0-1", 7, label)) == pod, label
+
+
+# --- Estimates of what a slow path costs
+
+SHM = b"vm:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
+NET = (
+    b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0\n"
+    b"b:2:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0\n"
+)
+NIC_OF_A_GPU = {
+    **{"p4d.24xlarge": 100, "p5.48xlarge": 400, "p5en.48xlarge": 400, "p6-b200.48xlarge": 400, "p6-b300.48xlarge": 800},
+    **{"bm.gpu.h100.8": 400, "dgx-h100": 400, "bm.gpu4.8": None},
+}
+"""Gb/s of all NICs beside a GPU."""
+BETWEEN_GPUS = {
+    ("p4d.24xlarge", False): impact.NVLINK[3],
+    ("p3dn.24xlarge", True): impact.NVLINK[2],
+    ("g6e.12xlarge", False): impact.PCIE,
+    ("a100-pcie", False): impact.P2P,  # only some pairs are on a bridge
+    ("a40", True): None,
+    # where measurements differ from the generation the machine has its own
+    ("h800-sxm", False): "215 GB/s",
+    ("nc48ads-a100-v4", False): "193-208 GB/s",
+    ("a100-pcie", True): "193-208 GB/s",
+    ("nc80adis-h100-v5", False): "208 GB/s",
+    ("mi300x", False): "310-350 GB/s",
+    ("nd96isr-mi300x-v5", False): "310-350 GB/s",
+}
+
+
+def test_rates_follow_the_machine() -> None:
+    assert [str(impact.nic(gbps)) for gbps in (100, 400, 25)] == ["11-12 GB/s", "45-49 GB/s", "2.8-3 GB/s"]
+    assert impact.nic(None).low < impact.nic(100).high < impact.nic(None).high
+    for machine, gbps in NIC_OF_A_GPU.items():
+        assert require_platform(machine).rate == gbps, machine
+        assert impact.network(require_platform(machine))[:2] == impact.nic(gbps)[:2], machine
+    for (machine, nvlink), rate in BETWEEN_GPUS.items():
+        found = impact.p2p(require_platform(machine), nvlink)
+        assert (str(found) if isinstance(rate, str) else found) == rate, machine
+    assert impact.p2p(None) is impact.P2P
+    assert impact.p2p(None, nvlink=True) is impact.ON_NVLINK
+    assert impact.socket(None) is impact.socket(require_platform("p5.48xlarge")) is impact.SOCKET
+    assert str(impact.socket(require_platform("a2-highgpu-8g"))) == "1.3-12.5 GB/s"
+    assert impact.socket(require_platform("p3.16xlarge")).high < impact.SOCKET.high
+
+
+def test_no_figure_is_told_where_none_is_known() -> None:
+    ahead = replace(require_platform("b200-sxm"), nvlink=6)
+    assert impact.p2p(ahead) is None
+    against = str(impact.against_nvlink(nccl_inspect.read(SHM).paths, ahead))
+    assert against.startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
+    (path,) = nccl_inspect.read(NET).paths
+    assert impact.find_rate(path) is None
+    (direct,) = nccl_inspect.read(NET.replace(b"IB/0", b"IB/0/GDRDMA")).paths
+    p5en = require_platform("p5en.48xlarge")
+    assert impact.find_rate(direct, p5en) == impact.network(p5en)
+
+
+def test_every_rate_says_where_it_can_be_read_and_ratios_are_ranges() -> None:
+    single = [value for value in vars(impact).values() if isinstance(value, Rate)]
+    for rate in (*single, *impact.NVLINK.values(), impact.nic(None), impact.nic(800)):
+        assert rate.low <= rate.high and rate.what, rate
+        assert re.match(r"[a-z.]+\.(com|co)/", rate.link) or (ROOT / rate.link).is_file(), rate
+    assert impact.compare_rates(impact.SHM, impact.NVLINK[4]) == "9.9 to 37 times less bandwidth"
+    assert impact.compare_rates(impact.SHM, impact.PCIE) == "up to 4.8 times less"
+
+
+# --- What to do about a job for what was found in it: the page, the layer, and how sure it is decide
+
+ONE = ["node-a"]
+DEAD: list[tuple[str, dict[str, Any], str]] = [
+    # A rule without an action on its page: the layer decides.
+    ("p2p-nvlink-fault", {"hosts": ONE}, "drain-host"),
+    ("shm-volume-missing", {}, "fix-then-restart"),
+    ("env-mismatch-across-ranks", {"confidence": "likely"}, "fix-then-restart"),
+    ("invalid-usage", {}, "fix-then-restart"),
+    ("ib-timeout-err12", {}, "restart"),
+    ("watchdog-timeout", {}, "restart"),
+    ("failure-unexplained", {"severity": "info"}, "restart"),
+    # A host is drained only if the finding is sure and names it, and not for what half of the hosts have.
+    ("p2p-nvlink-fault", {"hosts": ONE, "confidence": "likely"}, "drain-host"),
+    ("p2p-nvlink-fault", {"hosts": ONE, "confidence": "possible"}, "restart"),
+    ("p2p-nvlink-fault", {"hosts": ONE, "clue": True}, "restart"),
+    ("p2p-nvlink-fault", {"hosts": []}, "restart"),
+    ("p2p-nvlink-fault", {"hosts": ["node-a", "node-b"]}, "drain-host"),
+    ("p2p-nvlink-fault", {"hosts": ["node-a", "node-b", "node-c"]}, "restart"),
+    ("shm-volume-missing", {"confidence": "possible"}, "restart"),
+    ("shm-volume-missing", {"action": "drain-host", "hosts": ONE}, "drain-host"),
+    ("p2p-nvlink-fault", {"hosts": ONE, "root": False}, "none"),
+    ("hang-in-init", {"open_end": True}, "wait"),
+    ("pod-not-started", {"action": "wait"}, "wait"),
+]
+ALIVE: list[tuple[str, dict[str, Any], str]] = [
+    ("gdr-disabled", {"severity": "warning", "confidence": "likely"}, "fix-then-restart"),
+    ("gdr-disabled", {"severity": "warning", "confidence": "possible"}, "none"),
+    ("gdr-disabled", {"severity": "warning", "clue": True}, "none"),
+    ("gdr-disabled", {"severity": "info"}, "none"),
+    ("lines-cut-off", {"severity": "warning"}, "none"),
+    ("nic-driver-error", {"severity": "warning", "action": "drain-host", "hosts": ONE}, "drain-host"),
+    ("nic-driver-error", {"severity": "warning", "action": "drain-host"}, "fix-then-restart"),
+    ("ib-async-event", {"severity": "warning", "action": "wait"}, "wait"),
+    ("bootstrap-failed", {"severity": "warning", "action": "restart"}, "none"),
+    ("peer-death", {"fatal": True, "confidence": "possible", "action": "restart"}, "wait"),
+]
+
+
+def finding(rule: str, **fields: Any) -> Finding:
+    texts: dict[str, Any] = {"summary": "s", "cause": "c", "impact": "i", "fix": ["f"]}
+    says = {"severity": "error", "confidence": "certain", **texts, **fields}
+    return Finding(rule=rule, category=RULES[rule].category, **says)
+
+
+def test_the_page_the_layer_and_the_confidence_decide() -> None:
+    wrong = [
+        f"{rule} {fields} of a job that {'failed' if is_dead else 'runs'}: {found}, not {wanted}"
+        for is_dead, table in ((True, DEAD), (False, ALIVE))
+        for rule, fields, wanted in table
+        for found in [choose_action(finding(rule, **fields), RULES[rule], is_dead, has_ended=False, hosts=4)]
+        if found != wanted
+    ]
+    assert not wrong, "\n".join(wrong)
+    ended = choose_action(finding("hang-in-init", open_end=True), RULES["hang-in-init"], True, has_ended=True, hosts=4)
+    assert ended == "restart"
+
+
+INIT = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank {} nranks 4 cudaDev {} nvmlDev {} busId 18000 commId 0x7 - Init "
+LOST = "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node-b<40001>"
+FAILURES = {
+    "uncorrectable ECC error encountered": "drain-host",
+    "Invalid access of peer GPU memory over nvlink or a hardware error": "restart",
+    "out of memory": "fix-then-restart",
+}
+
+
+def job(failure: str) -> str:
+    """Return the log of four ranks on two hosts, of which the last one failed."""
+    lines = [(rank, INIT.format(rank, rank % 2, rank % 2) + how) for how in ("START", "COMPLETE") for rank in range(4)]
+    lines += [(3, f"enqueue.cc:215 NCCL WARN Cuda failure '{failure}'"), (0, LOST), (1, LOST)]
+    return "".join(f"node-{'ab'[r // 2]}:{100 + r}:{100 + r} [{r % 2}] {text}\n" for r, text in lines)
+
+
+def test_gates_end_on_actions(tmp_path: Path) -> None:
+    for failure, action in FAILURES.items():
+        (log := tmp_path / "job.log").write_text(job(failure))
+        judged = nccl_inspect.read(log)
+        assert judged.findings[0].action == action, (failure, judged.findings[0])
+        assert {one.action for one in judged.findings} <= set(ACTIONS)
+        for other in TO_ACT:
+            status = int(other == f"action={action}")
+            check = invoke("check", str(log), "--exit-on", other, "--format", "json")
+            watch = invoke("watch", str(log), "--until-end", "--exit-on", other)
+            assert [check.return_value, watch.return_value] == [status, status], (failure, other)
+            assert [one["action"] for one in json.loads(check.stdout)["findings"]] == [action] * status
+            assert f"stopped by --exit-on: {other}" in watch.stderr or not status
+        alarm = find_alarm([End(judged)], [f"action={action}"])
+        assert alarm is not None and alarm.environment["NCCLINSPECT_ACTION"] == action

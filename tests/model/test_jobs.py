@@ -5,8 +5,14 @@ What is one job and what are several, which run is judged and what is a copy is 
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations, cycle, pairwise, product, zip_longest
 from pathlib import Path
@@ -20,8 +26,8 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import owner
-from nccl_inspect.artifacts.machine import Report
+from nccl_inspect.artifacts import joining
+from nccl_inspect.artifacts.tools import Report
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -160,8 +166,8 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
     evidence = [Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in files]
     if not many_jobs:
         job = Judge(Options())(fold)
-        assert [entry.host for entry in owner.join_hosts(evidence, job)] == [host.name for host in job.hosts]
-        return lambda: owner.join_hosts(evidence, job)
+        assert [entry.host for entry in joining.join_hosts(evidence, job)] == [host.name for host in job.hosts]
+        return lambda: joining.join_hosts(evidence, job)
     beside = artifacts.NOTHING._replace(evidence=evidence)
     return lambda: Judge(Options()).find_job(fold, beside=beside)
 
@@ -315,3 +321,58 @@ def test_a_process_without_a_communicator_is_of_a_job(tmp_path: Path) -> None:
     beside = [host for job in nccl_inspect.read(tmp_path).jobs for host in job.hosts]
     for hosts in (between, beside):
         assert sorted(hosts) == ["node-00000", "node-00001", "node-00002", "node-00003", "other-host"]
+
+
+# --- Jobs are handed to other processes and threads, and copied: all of them say the same
+
+
+def _show_job(job: Job) -> str:
+    ends = [list(job.paths.end_lines(side)) for side in ("send", "receive")]
+    return json.dumps(job.to_dict()) + repr((job.without_nvls, job.communicators, ends))
+
+
+NAMES = ("peer-killed", "v2.19.4-socket-2node", "torch-watchdog-timeout", "p2p-nvlink-8gpu")
+
+
+@pytest.mark.parametrize("names", [NAMES[::3], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_copies_say_the_same(names: tuple[str, ...]) -> None:
+    logs = [sample_data.contents(name)[0] for name in names]
+    for log in (*logs[1:], logs[0] + logs[-1]):  # the last is the worst of two jobs
+        jobs = [nccl_inspect.read(log) for _ in range(4)]
+        copies = pickle.loads(pickle.dumps(jobs[0])), copy.deepcopy(jobs[1]), copy.copy(jobs[2]), replace(jobs[3])
+        assert all(job == jobs[0] for job in (*copies, *jobs))
+        shown = _show_job(jobs[0])
+        assert all(_show_job(job) == shown for job in (*copies, *jobs))
+        assert repr(jobs[0]).startswith("Job(")
+    assert len(jobs[0].jobs) == 2
+
+
+def test_other_paths_are_another_job() -> None:
+    job, other = (nccl_inspect.read(sample_data.contents("socket-2node-tp4-dp2")[0]) for _ in range(2))
+    other.paths[1].kind = other.paths[1].kind.with_fields(nic="mlx5_7")
+    assert job.paths[:1] == other.paths[:1]
+    assert job != other
+    assert job.paths.take(1) == other.paths.take(1) != job.paths.take(2)
+    assert job.paths != list(job.paths)
+
+
+def test_a_job_does_not_need_its_log_any_more(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(sample_data.contents("socket-2node-tp4-dp2")[0])
+    early, late = nccl_inspect.read(str(log)), nccl_inspect.read(str(log))
+    shown = _show_job(early)
+    log.unlink()
+    assert _show_job(late) == shown
+
+
+def test_threads_may_ask_at_once() -> None:
+    data = sample_data.contents("socket-2node-tp4-dp2")[0]
+    expected = _show_job(nccl_inspect.read(data))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        job = nccl_inspect.read(data)
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(_show_job, [job] * 8)) == [expected] * 8
+    finally:
+        sys.setswitchinterval(interval)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import lzma
+import random
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
+import large_job
 import pytest
 import sample_data
+from known_labels import labels
+from repository import ROOT, TESTS
 
 import nccl_inspect
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.model.job import Job
@@ -178,3 +187,130 @@ def test_paths_stay_with_other_numbers_of_devices_and_in_another_order() -> None
         if is_lazy and paths_of(nccl_inspect.read(by_phase(name))) != expected_paths(name):
             wrong.append(f"sample_logs/{name}: other paths, if all initialisation comes before all connections")
     assert not wrong, "\n".join(wrong)
+
+
+# --- A piece of a sound log raises no alarm: what is not in it proves nothing
+
+SOUND = [
+    ROOT / name
+    for name, case in tomllib.loads((TESTS / "labels" / "cases_healthy.toml").read_text()).items()
+    if case["verdict"] == "ok" and "platform" not in case
+]
+ENDED = {"time-limit-2.7"}
+"""Logs with the line of who ended the job: without those before it, it seems to have hung."""
+_PREFIX = re.compile(rb"(?P<host>[^\s:]+):(?P<process>\d+:\d+ \[\d+\] )(?P<level>NCCL \w+ )")
+_NETWORK = re.compile(rb"ENV|NET|Bootstrap|environment")
+
+Lines = list[bytes]
+Cut = Callable[[Lines, random.Random], Lines]
+
+
+def middle(lines: Lines, chance: random.Random) -> Lines:
+    begin, end = sorted(chance.sample(range(len(lines) + 1), 2))
+    return lines[begin:end]
+
+
+def left_out(lines: Lines, chance: random.Random) -> Lines:
+    begin, end = sorted(chance.sample(range(len(lines) + 1), 2))
+    return [*lines[:begin], b"...\n", *lines[end:]]
+
+
+def from_one(lines: Lines, chance: random.Random, what: str) -> Lines:
+    """Return a part of the lines of a process, or of a host."""
+    found = {line: known[what] for line in lines if (known := _PREFIX.search(line))}
+    one = chance.choice(sorted(set(found.values())))
+    return middle([line for line in lines if found.get(line) == one], chance)
+
+
+def replace_lines(lines: Lines, chance: random.Random, prefix: bytes) -> Lines:
+    """Return a part of the log with less in front of each line."""
+    return [_PREFIX.sub(prefix, line) for line in middle(lines, chance)]
+
+
+CUTS: dict[str, Cut] = {
+    "head": lambda lines, chance: lines[: chance.randrange(1, len(lines))],
+    "tail": lambda lines, chance: lines[chance.randrange(1, len(lines)) :],
+    "middle": middle,
+    "of a process": lambda lines, chance: from_one(lines, chance, "process"),
+    "of a host": lambda lines, chance: from_one(lines, chance, "host"),
+    "without connections": lambda lines, chance: middle([line for line in lines if b" via " not in line], chance),
+    "about the network": lambda lines, chance: middle([line for line in lines if _NETWORK.search(line)], chance),
+    "without host": lambda lines, chance: replace_lines(lines, chance, rb"\g<process>\g<level>"),
+    "without process": lambda lines, chance: replace_lines(lines, chance, rb"\g<level>"),
+    "left out": left_out,
+}
+
+
+def alarms(lines: Lines) -> Iterator[str]:
+    try:
+        findings = nccl_inspect.read(b"".join(lines)).findings
+    except NoInputError:
+        return
+    for finding in findings:
+        if finding.severity != "info" and finding.confidence != "possible":
+            yield f"{finding.rule}: {finding.summary}"
+
+
+@pytest.mark.parametrize("step, pieces", [(3, 1), pytest.param(1, 4, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_a_piece_of_a_sound_log_raises_no_alarm(step: int, pieces: int) -> None:
+    """Of each log and way of cutting some pieces by chance, always the same ones."""
+    wrong = []
+    for log, (name, cut) in [*product(SOUND, CUTS.items())][::step]:
+        if cut is left_out and log.stem in ENDED:
+            continue
+        lines, chance = log.read_bytes().splitlines(keepends=True), random.Random(f"{log.stem} {name}")
+        for _ in range(pieces):
+            piece = cut(lines, chance)
+            wrong += [f"{log}: {name}: {alarm}, by {len(piece)} lines from {piece[:1]}" for alarm in alarms(piece)]
+    assert not wrong, "\n".join(wrong)
+
+
+# --- what only torn lines of a healthy job state is damage, wherever they are torn, and not a finding
+
+_LINES = large_job.log(3).splitlines(keepends=True)
+_CONNECTION = next(n for n, line in enumerate(_LINES) if n > 300 and b"[send] via NET" in line)
+_OTHER = next(n for n in range(_CONNECTION + 1, len(_LINES)) if b":4016:" in _LINES[n])
+
+
+def _swap(at: int) -> bytes:
+    """Return a log in which another process writes amid a connection line; what it cuts off ends its own line."""
+    line, other = _LINES[_CONNECTION], _LINES[_OTHER]
+    torn = [*_LINES[:_CONNECTION], line[:at] + other[:40] + b"\n" + line[at:] + other[40:], *_LINES[_CONNECTION + 1 :]]
+    return b"".join(part for n, part in enumerate(torn) if n != _OTHER)
+
+
+@pytest.mark.slow
+def test_lines_torn_anywhere() -> None:
+    alarms = {}
+    for at in range(20, len(_LINES[_CONNECTION]), 3):
+        job = nccl_inspect.read(_swap(at))
+        if job.verdict in ("failed", "degraded") or len(job.hosts) != 3:
+            alarms[at] = job.verdict, [host.name for host in job.hosts], [finding.summary for finding in job.findings]
+    assert alarms == {}
+
+
+# --- What each path between two and four H200 gave, by `tools/measure_paths.py`
+
+FOLDERS = ROOT / "sample_logs" / "measured", ROOT / "sample_logs" / "measured-4"
+
+
+def test_what_is_called_a_cost_costs() -> None:
+    for folder in FOLDERS:
+        best: dict[str, float] = {}
+        for results in folder.glob("*/results.json"):
+            rows: list[dict[str, Any]] = json.loads(results.read_text("utf-8"))
+            best[results.parent.name] = max(row["busbw"] for row in rows if row["operation"] == "all_reduce")
+        slow = {name for name, rate in best.items() if rate < 0.9 * best["default"]}
+        logs = {name: next((folder / name).glob("job.log*")).relative_to(ROOT).as_posix() for name in best}
+        assert slow == {name for name, log in logs.items() if labels()[log][1]["faults"]}, best
+
+
+def test_a_slow_run_is_not_hidden_by_the_better_results_of_an_earlier_one() -> None:
+    text = lzma.decompress((FOLDERS[1] / "default" / "nccl_tests.log.xz").read_bytes())
+    first = text[: text.index(b"# Collective test concluded")]
+    again = re.sub(rb"(Pid +|vm:)(\d)", rb"\g<1>1\2", first)
+    slow = re.sub(rb"(float     sum      -1 +)[\d.]+ +[\d.]+ +[\d.]+", rb"\g<1>44000.0   24.40   36.60", again)
+    slow = re.sub(rb"0 +[\d.]+ +[\d.]+ +[\d.]+( +0\n)", rb"0  44000.0   24.40   36.60\1", slow)
+    job = nccl_inspect.read(first + slow)
+    assert [(entry.measured_gbps > 100, entry.verdict) for entry in job.bandwidth] == [(True, "ok"), (False, "low")]
+    assert (job.verdict, job.findings[0].rule) == ("degraded", "bandwidth-low")

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind, NotOfKindError, packed
+from nccl_inspect.artifacts import Kind, NotOfKindError
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
@@ -246,7 +246,7 @@ class _Job:
         for found in files.find([*shown], artifacts.is_artifact, self.passed_over.__setitem__):
             file = replace(found, name=shown.get(found.name, found.name))
             head = artifacts.head_of(file) if isinstance(file.place, Path) else b""
-            kind = artifacts.kind_of(file.name, head) if isinstance(file.place, Path) else None
+            kind = artifacts.kind_of(head) if isinstance(file.place, Path) else None
             if kind and (file.size or 0) > artifacts.MAX_BYTES:
                 self.passed_over[file.name] = artifacts.TOO_LARGE
             elif kind:
@@ -269,14 +269,14 @@ class _Job:
             yield file.name, kind, partial(_read_file, file)
         for archive in self._archives:
             with suppress(StreamError, OSError):  # reading its logs says why
-                for member in packed.members(archive, archives.ALL):
+                for member in artifacts.open_members(archive, archives.ALL):
                     with suppress(StreamError):  # of this member; reading it as a log says why
                         yield from self._find_evidence(archive, member)
 
     def _find_evidence(self, archive: File, member: Member) -> Iterator[Document]:
         data = _unpack(member.open())
         name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-        kind = artifacts.kind_of(name, data[: artifacts.HEAD])
+        kind = artifacts.kind_of(data[: artifacts.HEAD])
         if kind and len(data) <= artifacts.MAX_BYTES:
             yield name, kind, lambda: data
         elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, data):
@@ -316,9 +316,9 @@ class _Job:
         except NotOfKindError:
             self._logs += [file for file, _ in self._documents if file.name == name]
         except RecursionError:
-            self.passed_over[name] = f"{kind.KIND}, damaged: nested too deeply"
+            self.passed_over[name] = f"{kind.title}, damaged: nested too deeply"
         except (ValueError, OSError) as error:
-            self.passed_over[name] = f"{kind.KIND}, damaged: {error}"
+            self.passed_over[name] = f"{kind.title}, damaged: {error}"
         return False
 
     def write(self, target: Target, leaks: Leaks) -> None:

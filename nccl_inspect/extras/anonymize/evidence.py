@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccl_inspect.artifacts import Kind, containers, machine
+from nccl_inspect.artifacts import Kind, NotOfKindError, containers, tools
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
 from nccl_inspect.extras.anonymize.text import (
@@ -289,8 +289,8 @@ def stated_names(kind: str) -> dict[str, str]:
     """Return the keys that are known of a kind of evidence, with their meanings."""
     import tomllib
 
-    table = tomllib.loads(Path(machine.__file__).with_name("names.toml").read_text(encoding="utf-8"))
-    meanings: dict[str, list[str]] = table.get(kind.rpartition(".")[2], {})
+    table = tomllib.loads(Path(tools.__file__).with_name("names.toml").read_text(encoding="utf-8"))
+    meanings: dict[str, list[str]] = table.get(kind, {})
     return {key: meaning for meaning, keys in meanings.items() for key in keys}
 
 
@@ -300,7 +300,7 @@ class Evidence:
     def __init__(self, kind: Kind, anonymizer: Anonymizer) -> None:
         self._kind, self._anonymizer, self._scrubber = kind, anonymizer, anonymizer.scrubber
         self._names = anonymizer.names
-        self._stated: dict[str, str] = stated_names(kind.__name__)
+        self._stated: dict[str, str] = stated_names(kind.name)
         keys = "|".join(re.escape(key) for key in sorted(self._stated, key=len, reverse=True))
         source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
         self._value_in_text = re.compile(source if keys else r"(?!)")
@@ -333,9 +333,9 @@ class Evidence:
             yield pickle.dumps(copy_values(loads(data), change), _PROTOCOL)
             return
         text = decode(data.removeprefix(b"\xef\xbb\xbf"))
-        if text.lstrip()[:1] in ("{", "[") and not hasattr(self._kind, "START"):
+        if text.lstrip()[:1] in ("{", "[") and not self._kind.start:
             pieces = change_document(text, json_pieces, change, other)
-        elif getattr(self._kind, "FORM", "") == "yaml":
+        elif self._kind.is_yaml:
             text = data.decode("utf-8-sig", "replace")
             pieces = change_document(text, yaml_pieces, change, lambda mark: change(Place(("name",)), mark))
         else:
@@ -376,8 +376,10 @@ class Evidence:
             ValueError: it is damaged, so that it cannot be written either.
             NotOfKindError: it is a log.
         """
-        if hasattr(self._kind, "START"):
-            self._anonymizer.learned.names["host"] |= machine.hosts(data, self._kind.START)
+        if self._kind.start:
+            if tools.is_of_job(data):
+                raise NotOfKindError
+            self._anonymizer.learned.names["host"] |= tools.hosts(data, self._kind.start)
         for _ in self._change(data, self._learn_value, self._learn_text):
             pass
         self._learn_texts()

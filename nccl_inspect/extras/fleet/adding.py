@@ -79,7 +79,7 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
     found = [file for file in found if not file.problem]
-    evidence = [file.name for file in found if artifacts.kind_of(file.name, artifacts.head_of(file))]
+    evidence = [file.name for file in found if artifacts.kind_of(artifacts.head_of(file))]
     logs = [file for file in found if file.name not in evidence]
     if not logs and not problems:
         problems.append(f"{', '.join(inputs)}: no log of a job; name one, or a folder with some")

@@ -250,7 +250,7 @@ class Asker:
             return self.ask()
         except OSError as error:
             return error.strerror or str(error)
-        (found,) = artifacts.contents(f"ras://{self.where}", ras, iter([data]))
+        (found,) = artifacts.contents(f"ras://{self.where}", ras.KIND, iter([data]))
         return found.problem or found
 
     def take_found(self) -> Iterator[Artifact | str]:

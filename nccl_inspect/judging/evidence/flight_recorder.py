@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts import causes
+from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.watchdog import latecomers, waits
@@ -18,8 +18,7 @@ from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import conjugate, list_words, ranks_word
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.calls import Call
-    from nccl_inspect.artifacts.flight_recorder import Dump, Group
+    from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
     from nccl_inspect.model.finding import Finding
     from nccl_inspect.model.job import CommunicatorInfo
@@ -51,7 +50,7 @@ def all_standstills(facts: Facts) -> list[Standstill]:
     dumped, late = {dump.rank for dump in dumps}, {wait.rank for wait in latecomers(waits(facts))}
     waiting = {wait.rank for wait in waits(facts) if wait.rank is not None} - dumped - late
     standstills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
-    return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
+    return [still for still in standstills if still.kind == artifacts.DIFFERENT] if is_running(facts) else standstills
 
 
 @once
@@ -146,9 +145,9 @@ def confidence(still: Standstill) -> str:
 
 def blocking_ranks(facts: Facts) -> set[int]:
     """Return the ranks that certainly block the others, according to the dumps."""
-    kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
+    kinds = (artifacts.MISSING, artifacts.NO_PARTNER, artifacts.DIFFERENT)
     certain = [still for still in standstills(facts, *kinds) if still.waiting and confidence(still) == "certain"]
-    odd = {rank for still in standstills(facts, causes.CYCLE) for rank in still.odd}
+    odd = {rank for still in standstills(facts, artifacts.CYCLE) for rank in still.odd}
     return {part.rank for still in certain for part in still.culprits} | odd
 
 

@@ -65,9 +65,9 @@ def is_near(line: str, other: str) -> bool | None:
 
 
 def _named_host(line: str) -> str | None:
-    from nccl_inspect.artifacts import kernel  # most logs have no line of the kernel
+    from nccl_inspect.artifacts import kernel_host
 
-    return kernel.host(line)
+    return kernel_host(line)
 
 
 def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
@@ -92,9 +92,9 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """Return all hosts that printed the same line."""
-    from nccl_inspect.artifacts import owner  # most logs have no line of the driver
+    from nccl_inspect.artifacts import joining  # most logs have no line of the driver
 
-    job_hosts = owner.hosts_of(tuple(facts.hosts()))
+    job_hosts = joining.hosts_of(tuple(facts.hosts()))
     hosts = set(notice.hosts)
     for line in notice.evidence:
         named = _named_host(line.text)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
-from nccl_inspect.artifacts.machine import Item, Report, number
+from nccl_inspect.artifacts.tools import Item, Report, number
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import gdr, remedies
 from nccl_inspect.judging.check import Hit

@@ -66,9 +66,9 @@ def related_pods(facts: Facts) -> list[Pod]:
     files = contents_of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     if any(pod.runtime for pod in everything):
-        from nccl_inspect.artifacts import manifest  # few jobs have one
+        from nccl_inspect.artifacts import containers  # few jobs have one
 
-        everything = manifest.join_pods(everything)
+        everything = containers.join_pods(everything)
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
     joined_ids = set(map(id, joined))
