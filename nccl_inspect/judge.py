@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, life, machine_type, placeholders, placement, remedies
+from nccl_inspect.judging import at_end, culprits, exceptions, machine_type, placeholders, remedies, watchdog
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -66,11 +66,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in list_rules()}
     returned = run_rules(facts, list_rules())
-    all_findings = returned.findings
-    if any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
-        from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
-
-        all_findings = flight_recorder.doubt(facts, all_findings)
+    all_findings = watchdog.doubt(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))
@@ -114,11 +110,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         paths=paths,
         withheld=withheld,
         platform=facts.platform.name if facts.platform else None,
-        likely_ranks=placement.likely_ranks(facts),
+        likely_ranks=at_end.likely_ranks(facts),
         waiting=at_end.waiting_ranks(facts),
     )
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
-    is_done = bool(life.successes(facts))
+    is_done = bool(exceptions.successes(facts))
     is_dead = not is_done and (facts.job.failed or bool(story.deadly))
     judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
@@ -169,12 +165,12 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
     """Return the finding; one beside the success of the program, or after which all worked again, ended no job."""
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
-    ends = life.successes(facts) if may_have_failed else {}
+    ends = exceptions.successes(facts) if may_have_failed else {}
     if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
         return finding.with_fields(severity="info", fatal=False)
     if finding.fatal and ends:
         words, impact = "@SUCCEEDED", "@BAD_END"
-    elif finding.fatal and life.is_outlived(facts, finding.evidence):
+    elif finding.fatal and exceptions.is_outlived(facts, finding.evidence):
         words, impact = "@BEGAN_ANEW", "@LOST_ATTEMPT"
     else:
         return finding

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import at_end, placement
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.util.grouping import group_values
@@ -94,7 +94,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            homes = [(rank, placement.home(facts, rank)) for rank in sorted(missing)[:2]]
+            homes = [(rank, at_end.home(facts, rank)) for rank in sorted(missing)[:2]]
             places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
             where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
             yield Hit(named={"missing": missing, "where": where, "file": is_file})

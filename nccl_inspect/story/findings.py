@@ -14,7 +14,7 @@ from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import name_of, ranks_among
-from nccl_inspect.story.incident import Incident, before
+from nccl_inspect.story.edges import Incident, before
 from nccl_inspect.story.telling import Story, rule_of
 
 _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "call-failed")

@@ -11,7 +11,15 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.ends import LOST, find_kills_of_all, is_last, process_ends, since_start, terminations
+from nccl_inspect.judging.ends import (
+    LOST,
+    closed_by_others,
+    find_kills_of_all,
+    is_last,
+    process_ends,
+    since_start,
+    terminations,
+)
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
@@ -22,8 +30,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.story.incident import Incident
-from nccl_inspect.story.silence import closed_by_others
+from nccl_inspect.story.edges import Incident
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut

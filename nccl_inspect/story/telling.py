@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.ends import closed_by_others, silence_of
 from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
@@ -15,11 +16,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
-from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, are_together
-from nccl_inspect.story.incident import Incident, Order, before, first_of
+from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
-from nccl_inspect.story.silence import closed_by_others, silence_of
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
