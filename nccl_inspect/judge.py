@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
@@ -22,14 +21,13 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
-from nccl_inspect.model.finding import ACTIONS, Entry, Finding, NotJudged, Suppressed
-from nccl_inspect.model.inventory import Waiting, contents_of
-from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
+from nccl_inspect.model.finding import ACTIONS, Finding, Suppressed
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.job import Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
-from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
@@ -57,12 +55,13 @@ def gather_facts(job: Job, platform: Platform | None = None, topologies: Iterabl
     return Facts(job, expected, known, "likely" if is_foreign else "certain")
 
 
-def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:
-    """Run the rules over a job.
+def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> None:
+    """Run the rules over a job, and write into it what follows from them.
 
     Args:
         terms: the user's severities and suppressions; None for those of the rules.
     """
+    job = facts.job
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in list_rules()}
     returned = run_rules(facts, list_rules())
@@ -70,7 +69,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))
-    if facts.job.artifacts:
+    if job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
         kept = settled.settle(facts, kept)
@@ -97,35 +96,28 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.order_steps(findings, _MAX_STEPS)
     present = {finding.rule for finding in kept}
-    questions = (question for question in returned.questions if question.rule in wanted)
     paths, withheld = judge_paths(facts, returned, findings, counting, suppressed, left_out)
-    judgement = Judgement(
-        rules=sorted(wanted),
-        left_out=left_out,
-        findings=findings,
-        suppressed=suppressed,
-        # A question about an effect of a finding is answered by that finding.
-        not_judged=[question for question in questions if present.isdisjoint(_list_leading(question.rule))],
-        unexplained=_find_unexplained(facts, returned),
-        paths=paths,
-        withheld=withheld,
-        platform=facts.platform.name if facts.platform else None,
-        likely_ranks=at_end.likely_ranks(facts),
-        waiting=at_end.waiting_ranks(facts),
-    )
+    # A question about an effect of a finding is answered by that finding.
+    asked = [question for question in returned.questions if question.rule in wanted]
+    not_judged = [question for question in asked if present.isdisjoint(_list_leading(question.rule))]
+    unexplained = _find_unexplained(facts, returned)
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
-    is_done = bool(exceptions.successes(facts))
-    is_dead = not is_done and (facts.job.failed or bool(story.deadly))
-    judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
-    has_ended = facts.job.failed or bool(facts.job.ended_by)
-    has_failed, hosts = judgement.verdict == "failed", len(facts.job.hosts)
+    is_dead = not exceptions.successes(facts) and (job.failed or bool(story.deadly))
+    likely, waiting = at_end.likely_ranks(facts), at_end.waiting_ranks(facts)
+
+    job.rules, job.left_out, job.findings, job.suppressed = sorted(wanted), left_out, findings, suppressed
+    job.not_judged, job.unexplained, job.paths, job.withheld = not_judged, unexplained, paths, withheld
+    job.platform, job.waiting = facts.platform.name if facts.platform else None, waiting
+    job.verdict = judge_job(job, is_dead=is_dead, is_waiting=is_waiting)
+    has_failed, has_ended = job.verdict == "failed", job.failed or bool(job.ended_by)
     for number, one in enumerate(findings):
         is_why = has_failed and (one.fatal or not number)
-        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=hosts)
-        judgement.findings[number] = one.with_fields(action=action)
-    judgement.story = story.entries({finding.rule for finding in findings})
-    judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
-    return judgement
+        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=len(job.hosts))
+        findings[number] = one.with_fields(action=action)
+    job.story = story.entries({finding.rule for finding in findings})
+    job.first_failure = story.first_failure() if has_failed else None
+    for position, rank in likely.items():
+        job.last_lines[position].likely_rank = rank
 
 
 def _names_fault(story: Story, finding: Finding, rule: Rule) -> bool:
@@ -295,39 +287,6 @@ def _kind(notice: Notice) -> tuple[str, object]:
     return notice.production, value(notice, "status")
 
 
-@record
-class Judgement(Record):
-    """The results of the rules, and what follows from them; the fields are those of the job."""
-
-    rules: list[str]
-    left_out: list[str]
-    findings: list[Finding]
-    suppressed: list[Suppressed]
-    not_judged: list[NotJudged]
-    unexplained: list[Notice]
-    paths: Paths
-    """Those of the job, with their verdicts."""
-    withheld: int = 0
-    """How many are unknown only because of rules that were left out."""
-    platform: str | None = None
-    likely_ranks: dict[int, int] = field(default_factory=dict)
-    """The probable ranks of processes, by their position among the last lines."""
-    waiting: Waiting | None = None
-    verdict: str = "unknown"
-    first_failure: FirstFailure | None = None
-    story: list[Entry] = field(default_factory=list)
-
-    def put_into(self, job: Job) -> None:
-        """Write everything into the job that was judged."""
-        job.rules, job.left_out = self.rules, self.left_out
-        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
-        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
-        job.verdict, job.first_failure, job.story = self.verdict, self.first_failure, self.story
-        job.paths, job.withheld = self.paths, self.withheld
-        for position, rank in self.likely_ranks.items():
-            job.last_lines[position].likely_rank = rank
-
-
 _LOSS = "nccl/socket-closed-by-peer"
 
 
@@ -377,7 +336,7 @@ def judge_paths(
     return refine_kinds(facts.paths_with_hardware, results.marking, judge_kind), number
 
 
-def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
+def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """Return ``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
     ``ok`` needs paths that are all judged, and good except for infos, or one rank that ended. Everything else is
@@ -386,25 +345,25 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
     excerpt never shows that a job is healthy.
 
     Args:
-        judgement: its findings, and the verdicts of its paths.
+        job: with its findings, and the verdicts of its paths.
         is_dead: a rank died, or a call of NCCL failed, whether or not a finding reports it.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
-    findings = judgement.findings
-    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # accepting a death does not undo it
+    findings = job.findings
+    everything = [*findings, *(entry.finding for entry in job.suppressed)]  # accepting a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"
-    doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
+    doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
     # A peer closed a connection of a communicator that was not finalized.
     is_over = usage.is_over(job) or not job.communicators
     doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
     # Ranks of the world have no line in the log, so that their paths are unknown.
     lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
     doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
-    judged = all(kind.verdict != "unknown" for kind in judgement.paths.kinds) if judgement.paths else _is_alone(job)
-    return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
+    judged = all(kind.verdict != "unknown" for kind in job.paths.kinds) if job.paths else _is_alone(job)
+    return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 
 
 def _is_alone(job: Job) -> bool:

@@ -8,7 +8,6 @@ from repository import ROOT
 
 import nccl_inspect
 from nccl_inspect import judge, report
-from nccl_inspect.judge import Judgement
 from nccl_inspect.judging import remedies
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.model.document import finding_to_dict
@@ -31,8 +30,7 @@ def clue(severity: str = "warning", confidence: str = "likely") -> Finding:
 def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     found = nccl_inspect.read(log)
     found.findings = list(findings)
-    judged = Judgement([], [], found.findings, [], [], found.unexplained, found.paths)
-    found.verdict = judge.judge_job(found, judged)
+    found.verdict = judge.judge_job(found)
     return found
 
 
