@@ -36,7 +36,7 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
+from nccl_inspect.story.actors import Actor, Actors, name_of
 from nccl_inspect.story.edges import Incident
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
@@ -312,11 +312,9 @@ class Table:
         Where nothing tells the time, these are the ranks of hosts with others that reported: when the first aborts, its
         launcher ends them.
         """
-        lines = (notice.evidence[-1] for notice in self.facts.job.notices if notice.evidence)
-        times = [when for line in lines if (when := line_seconds(line.text)) is not None]
-        began = min(
-            (when for wait in self._waits if (when := line_seconds(wait.notice.evidence[0].text))), default=None
-        )
+        shown = (line_seconds(notice.evidence[-1].text) for notice in self.facts.job.notices if notice.evidence)
+        times = [when for when in shown if when is not None]
+        began = min(filter(None, (line_seconds(wait.notice.evidence[0].text) for wait in self._waits)), default=None)
         if self._end or self.facts.job.excerpt or (began is not None and max(times) - began > _REPORTING):
             return set()
         reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
@@ -462,18 +460,8 @@ class Table:
         """Return the members that did not begin in time, as far as their ranks are known."""
         late = (begin for begin in comm.begins if not self._precedes_end(begin.source, begin.order))
         found: set[Actor] = {self.actors.actor_by_process(begin.process) for begin in late}
-        members = {begin.member for begin in comm.begins}
-        missing = [member for member in range(comm.nranks) if member not in members]
-        if comm.nranks == self.actors.world:
-            return found | set(missing)
-        here = {self.actors.actor_by_process(begin.process): begin.member for begin in comm.begins}
-        free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
-        for member in missing if ranks_among(here) else ():
-            low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
-            high = min((rank for rank, at in here.items() if isinstance(rank, int) and at > member), default=1 << 30)
-            fits = [rank for rank in free if low < rank < high]
-            found.update(fits if len(fits) == 1 else ())
-        return found
+        is_world = comm.nranks == self.actors.world
+        return found.union(set(range(comm.nranks)) - {begin.member for begin in comm.begins} if is_world else ())
 
 
 @frozen
