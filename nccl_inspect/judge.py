@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
@@ -16,6 +16,7 @@ from nccl_inspect.judging.engine import (
     Rule,
     causes_of,
     list_rules,
+    rules_by_name,
     run_rules,
     superseding,
 )
@@ -63,23 +64,22 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     """
     job = facts.job
     wanted = {entry.rule.name for entry in rules}
-    by_name = {entry.rule.name: entry.rule for entry in list_rules()}
     returned = run_rules(facts, list_rules())
     all_findings = watchdog.doubt(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
-    kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))
+    kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted)))
     if job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
         kept = settled.settle(facts, kept)
-    story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, set(by_name)), by_name))
+    story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, rules_by_name())))
     decided, place = decide(facts, story, kept)
-    decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
+    decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided)]
     decided = [_weigh_survival(facts, finding) for finding in decided]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
-    culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding, by_name[finding.rule]))
+    culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding))
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
@@ -93,7 +93,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
-    findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
+    findings = _sort_findings(_add_causes(kept, accepted, lowered, place), aside, place)
     findings = remedies.order_steps(findings, _MAX_STEPS)
     present = {finding.rule for finding in kept}
     paths, withheld = judge_paths(facts, returned, findings, counting, suppressed, left_out)
@@ -112,7 +112,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     has_failed, has_ended = job.verdict == "failed", job.failed or bool(job.ended_by)
     for number, one in enumerate(findings):
         is_why = has_failed and (one.fatal or not number)
-        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=len(job.hosts))
+        action = choose_action(one, rules_by_name()[one.rule], is_why, has_ended=has_ended, hosts=len(job.hosts))
         findings[number] = one.with_fields(action=action)
     job.story = story.entries({finding.rule for finding in findings})
     job.first_failure = story.first_failure() if has_failed else None
@@ -120,15 +120,16 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         job.last_lines[position].likely_rank = rank
 
 
-def _names_fault(story: Story, finding: Finding, rule: Rule) -> bool:
+def _names_fault(story: Story, finding: Finding) -> bool:
     """Return whether the fault is in the ranks and hosts of a finding: others wait for them, or they failed first."""
+    rule = rules_by_name()[finding.rule]
     if rule.tells:
         return any(one.is_report and one.peers == set(finding.ranks) for one in story.incidents)
     is_of_both_ends = rule.category == "network" and rule.reach == Layer.SETTING
     return rule.reach <= Layer.RESOURCE and not is_of_both_ends
 
 
-def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
+def _drop_superseded(findings: list[Finding], wanted: Container[str]) -> list[Finding]:
     """Return the findings of the wanted rules, without those superseded by a more specific wanted rule.
 
     What only may have happened does not replace a failure.
@@ -176,7 +177,7 @@ def _list_leading(name: str) -> list[str]:
 
 
 def _add_causes(
-    findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], lowered: set[str], place: Mapping[str, int]
+    findings: list[Finding], accepted: set[str], lowered: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
     """Return the findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
@@ -185,7 +186,7 @@ def _add_causes(
     joined = []
     for finding in findings:
         name = finding.rule
-        shown = [by_name[other.rule] for other in findings if name in other.explains and other.rule in beside]
+        shown = [rules_by_name()[other.rule] for other in findings if name in other.explains and other.rule in beside]
         able = {other for other, severity in present.items() if severity >= present[name]}
         able |= sure if finding.confidence != "certain" else set()
         leading = () if name in place or not finding.root else _list_leading(name)
@@ -200,9 +201,7 @@ def _add_causes(
     return joined
 
 
-def _sort_findings(
-    findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
-) -> list[Finding]:
+def _sort_findings(findings: list[Finding], aside: set[str], place: Mapping[str, int]) -> list[Finding]:
     """Sort the findings: roots before echoes, the job before its log, the dead before the slow.
 
     A setting of which the log shows neither a bad path nor a failed job comes last. The effects of what is accepted or
@@ -210,12 +209,12 @@ def _sort_findings(
     """
     worst: dict[str, int] = {}
     for finding in findings:  # a slow path leads, whatever its cause: those nested under it count
-        under = [one for one in findings if one.rule in finding.because and by_name[one.rule].nest_under_effect]
+        under = [one for one in findings if one.rule in finding.because and rules_by_name()[one.rule].nest_under_effect]
         worst[finding.rule] = max(SEVERITIES.index(one.severity) for one in (finding, *under))
     causes = {name for finding in findings for name in finding.because}
 
     def order(finding: Finding) -> tuple[object, ...]:
-        name, rule = finding.rule, by_name[finding.rule]
+        name, rule = finding.rule, rules_by_name()[finding.rule]
         return (
             not finding.root,
             not (finding.root and aside.isdisjoint(_list_leading(name))),
@@ -232,24 +231,23 @@ def _sort_findings(
     return sorted(findings, key=order)
 
 
-def _drop_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _drop_repeated_symptoms(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings without symptoms whose lines all appear in findings that say more than they join."""
     findings = list(findings)
-    return [finding for finding in findings if not _is_repeated(finding, findings, by_name, joining=False)]
+    return [finding for finding in findings if not _is_repeated(finding, findings, joining=False)]
 
 
-def _is_repeated(
-    symptom: Finding, findings: Iterable[Finding], by_name: Mapping[str, Rule], *, joining: bool = True
-) -> bool:
+def _is_repeated(symptom: Finding, findings: Iterable[Finding], *, joining: bool = True) -> bool:
     """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
         joining: whether findings that join statements of several processes count.
     """
-    if by_name[symptom.rule].reach != Layer.CALL:
+    rules = rules_by_name()
+    if rules[symptom.rule].reach != Layer.CALL:
         return False
-    others = [f for f in findings if by_name[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
-    says_more = [f for f in others if joining or not by_name[f.rule].tells]
+    others = [f for f in findings if rules[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
+    says_more = [f for f in others if joining or not rules[f.rule].tells]
     lines = {(line.source, line.order) for finding in says_more for line in finding.evidence}
     return lines.issuperset((line.source, line.order) for line in symptom.evidence)
 

@@ -13,7 +13,7 @@ from dataclasses import field
 from itertools import chain
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -39,12 +39,10 @@ class Edges:
     Args:
         actors: the processes of the job.
         incidents: of all kinds.
-        rules: by name.
     """
 
-    def __init__(self, actors: Actors, incidents: list[Incident], rules: dict[str, Rule]) -> None:
-        self._actors, self._rules = actors, rules
-        self.incidents = incidents
+    def __init__(self, actors: Actors, incidents: list[Incident]) -> None:
+        self._actors, self.incidents = actors, incidents
         self.heads: dict[Actor, Incident] = {}
         """Where the trouble of each process begins."""
         self._nameless: list[Incident] = []
@@ -127,7 +125,7 @@ class Edges:
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
-        rule = self._rules.get(incident.kind)
+        rule = rules_by_name().get(incident.kind)
         return incident.is_condition and rule is not None and bool(rule.may_cause)
 
     def _is_alone(self, head: Incident, first_out: Incident | None, trouble: list[Incident]) -> bool:
@@ -195,7 +193,7 @@ class Edges:
     def _by_layers(self) -> None:
         """Explain failed calls by what lies lower, in whatever process."""
         lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
-        lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
+        lower = [one for one in lower if one.kind in rules_by_name() and (not one.is_condition or _is_fatal(one))]
         lower.sort(key=lambda one: (one.layer, Order(one)))
         likely = [one for one in lower if one.confidence != "possible"]
         for symptom in self.roots:
@@ -234,7 +232,9 @@ class Edges:
             if root in settings or root.kind in COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [
-                one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
+                one
+                for one in settings
+                if not one.because and not classes.isdisjoint(rules_by_name()[one.kind].may_cause)
             ]
             root.because += sorted(why, key=lambda one: one.layer)[:1]
 

@@ -20,7 +20,7 @@ from nccl_inspect.judging.ends import (
     since_start,
     terminations,
 )
-from nccl_inspect.judging.engine import list_rules
+from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
@@ -76,7 +76,6 @@ class Collector:
 
     def __init__(self, facts: Facts, actors: Actors, findings: Iterable[Finding]) -> None:
         self.facts, self.actors = facts, actors
-        self.rules = {entry.rule.name: entry.rule for entry in list_rules()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
@@ -106,11 +105,11 @@ class Collector:
         return [*found, *self._collect_findings(shown, kinds)]
 
     def _layer_of(self, finding: Finding) -> Layer:
-        return self.rules[finding.rule].reach
+        return rules_by_name()[finding.rule].reach
 
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
-        rule = self.rules[finding.rule]
+        rule = rules_by_name()[finding.rule]
         lines = ((line.source, line.order) for line in finding.evidence)
         return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
 
@@ -129,7 +128,7 @@ class Collector:
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
-            tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+            tells = rules_by_name()[notice.rule].tells if notice.rule in rules_by_name() else ()
             kind = tells[0] if len(tells) == 1 else kind  # its production names a rule that words one kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.ends import closed_by_others, silence_of
-from nccl_inspect.judging.engine import Rule, list_rules
+from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
@@ -227,9 +227,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         facts: about the job.
         findings: of all rules, without those that others supersede.
     """
-    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     actors = actors_of(facts)
-    joined = [finding for finding in findings if rules[finding.rule].tells]
+    joined = [finding for finding in findings if rules_by_name()[finding.rule].tells]
     incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).collect()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
@@ -241,8 +240,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     incidents = [one for one in incidents if is_over or _is_failure(one)]
-    edges = Edges(actors, incidents, rules)
-    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
+    edges = Edges(actors, incidents)
+    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
         for root in edges.roots:
             if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
@@ -302,13 +301,13 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     )
 
 
-def _take_finding(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+def _take_finding(edges: Edges, findings: Iterable[Finding]) -> Incident | None:
     """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
     if not roots or any(not root.is_foreign or root.kind in TWO_SIDED for root in roots):
         return None
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
-        kind = rules[finding.rule].tells[0]
+        kind = rules_by_name()[finding.rule].tells[0]
         if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
             return Incident(
                 kind,
