@@ -107,12 +107,15 @@ class Edges:
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
                 self._explain_foreign(foreign, standing, held, first_out)
-        _explain_losses([one for one in everyone if one.layer == Layer.LOSS and not one.because])
+        losses = [one for one in everyone if one.layer == Layer.LOSS and not one.because]
+        given_up = first_of(filter(_is_failed_transfer, losses))
+        for loss in losses:
+            if given_up and not _is_failed_transfer(loss) and before(loss, given_up) is not True:
+                loss.because.append(given_up)
         waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
-        self._find_owner([one for one in loose if one in standing], held)
-        self._find_owner_by_end(heads)
+        self._find_owner([one for one in loose if one in standing], held, heads)
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
@@ -136,24 +139,21 @@ class Edges:
         return bool(others) and all(before(head, one) is True for one in others)
 
     @staticmethod
-    def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
-        """Give the exception of an unknown thread to the only rank that stopped."""
+    def _find_owner(nameless: list[Incident], held: list[Incident], heads: Iterable[Incident]) -> None:
+        """Give the exception of an unknown thread to the only rank that stopped.
+
+        What else an unknown process failed of is that of the only one that is reported to have ended of its own.
+        """
         raised = [one for one in nameless if one.layer == Layer.PROGRAM]
         if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
-
-    def _find_owner_by_end(self, heads: Iterable[Incident]) -> None:
-        """Give what an unknown process failed of to the only one that is reported to have ended of its own."""
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
         if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
             return
         (why,) = ended[0].because
-        if not (why.actors or why.peers or why.is_condition) and why.layer in (
-            Layer.SYSTEM,
-            Layer.RESOURCE,
-            Layer.PROGRAM,
-        ):
+        is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
+        if is_failure and not (why.actors or why.peers or why.is_condition):
             why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
@@ -172,7 +172,9 @@ class Edges:
         foreign.because += _first_incident(named) or _first_incident(in_time) or ([] if foreign in held else held[:1])
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
-        if before(first_out, foreign) is True or _is_lost_node(first_out):
+        # The scheduler says that it lost a node only after other nodes lost it, too.
+        event = first_out.notice.event if first_out.notice else None
+        if before(first_out, foreign) is True or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
 
     def _explain_signal(
@@ -295,21 +297,8 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
     return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
 
 
-def _explain_losses(losses: list[Incident]) -> None:
-    """Explain lost connections by the first transfer that a NIC gave up, unless they came before it."""
-    if (first := first_of(filter(_is_failed_transfer, losses))) is not None:
-        for loss in losses:
-            if not _is_failed_transfer(loss) and before(loss, first) is not True:
-                loss.because.append(first)
-
-
 def _is_failed_transfer(loss: Incident) -> bool:
     return bool(loss.finding and loss.notice and "completion-error" in loss.notice.roles)
-
-
-def _is_lost_node(signal: Incident) -> bool:
-    """Return whether the scheduler lost a node: it says so only after other nodes lost it, too."""
-    return signal.notice is not None and job_failure.reason(signal.notice.event) == job_failure.NODE_FAILURE
 
 
 def are_together(one: Incident, other: Incident) -> bool:
@@ -406,6 +395,19 @@ class Incident(Slotted):
     def position(self) -> tuple[float, str, int]:
         """Return what sorts incidents where nothing else does."""
         return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)
+
+
+def blame(
+    kind: str,
+    who: Iterable[Actor],
+    text: str,
+    line: Evidence | None,
+    confidence: str = "likely",
+    layer: Layer = Layer.PROGRAM,
+) -> Incident:
+    """Return the incident of actors for which others wait."""
+    peers = frozenset(who)
+    return Incident(kind, layer, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence)
 
 
 class Order:

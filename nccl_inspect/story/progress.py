@@ -37,7 +37,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of
-from nccl_inspect.story.edges import Incident
+from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import line_seconds
@@ -142,11 +142,11 @@ class Table:
     def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         if still.kind in (causes.UNFINISHED, causes.PARTLY):
-            return self._lagging("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
+            return blame("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
         is_sure = bool(still.culprits or still.odd)
         named = set(still.odd) or culprits
         kind = _KINDS[still.kind]
-        return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
+        return blame(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
 
     def _judge_lines(
         self, still: Standstill, busy: set[int], line: Evidence | None, *, of_unseen: bool = False
@@ -166,7 +166,7 @@ class Table:
         if is_two_sided or unseen or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
         named = set(still.odd) or culprits
-        return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
+        return blame(_KINDS[still.kind], named, self._sentence(still, named), line)
 
     def _judge_waits(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
@@ -177,7 +177,7 @@ class Table:
         parts = (part for report in reports for part in str(value(report, "members")).split(","))
         if lagging := {int(part) for part in parts if part.strip().isdigit()}:
             text = f"PyTorch's desync report names {ranks_word(lagging)} as lagging"
-            return self._lagging("never-called", lagging, text, line)
+            return blame("never-called", lagging, text, line)
         by_group = _collectives_by_group(self._waits)
         if not by_group:
             return self._judge_pair(line)
@@ -193,7 +193,7 @@ class Table:
                     f"number, or the part of {ranks_word(only)} is stuck"
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
-                return self._lagging("call-unfinished", named, text, line, layer=Layer.WAIT)
+                return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
         return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
@@ -206,7 +206,7 @@ class Table:
         if not absent or len(absent) > len(waiting):
             return None
         text = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
-        return self._lagging("never-called", absent, text, line)
+        return blame("never-called", absent, text, line)
 
     def _judge_rings(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
         """Return ranks that wait for each other: those that are in every ring."""
@@ -230,9 +230,9 @@ class Table:
         links = list_words([call.description for call in held], limit=3)
         if len(core) == 1:
             text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
-            return self._lagging("never-called", core, text, line)
+            return blame("never-called", core, text, line)
         text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_DISORDER}"
-        return self._lagging("call-unfinished", core, text, line, layer=Layer.WAIT)
+        return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
@@ -249,26 +249,12 @@ class Table:
                     f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
                     f"{call}. {_DISORDER}"
                 )
-                return self._lagging("call-unfinished", set(), text, line, layer=Layer.WAIT)
+                return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
             if len(named) > 1:
                 text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
-                return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
+                return blame("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
         return None
-
-    @staticmethod
-    def _lagging(
-        kind: str,
-        who: Iterable[Actor],
-        text: str,
-        line: Evidence | None,
-        confidence: str = "likely",
-        layer: Layer = Layer.PROGRAM,
-    ) -> Incident:
-        """Return the incident of actors for which others wait."""
-        return Incident(
-            kind, layer, frozenset(), line, text, peers=frozenset(who), is_report=True, confidence=confidence
-        )
 
     def _sentence(self, still: Standstill, ranks: set[int]) -> str:
         call = words.work(next((part.call for part in still.waiting if part.call), None), still.group, still.seq)
@@ -395,7 +381,7 @@ class Table:
             if lost and not self.facts.is_over():
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
                 text = f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left"
-                yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)
+                yield blame("no-answer", lost, text, line, layer=Layer.LOSS)
             if is_told or not answer.mismatches:
                 continue
             late = {rank for member in answer.last_to_come() if (rank := ranks.get(member.pid or -1)) is not None}
@@ -403,7 +389,7 @@ class Table:
                 first = answer.mismatches[0]
                 line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
                 text = f"{ranks_word(late)} launched fewer operations than the others: never called, late or elsewhere"
-                yield self._lagging("out-of-step", late, text, line)
+                yield blame("out-of-step", late, text, line)
 
     # Stages of communicators
 
@@ -431,7 +417,7 @@ class Table:
             text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"
         else:
             text = f"ranks wait for each other in the {wait.stage}"
-        yield self._lagging("never-began", late, text, wait.since)
+        yield blame("never-began", late, text, wait.since)
 
     def _find_late_begins(self) -> Iterator[Incident]:
         """Yield the ranks that did not begin a communicator in which others wait."""
@@ -454,7 +440,7 @@ class Table:
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
         waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
-        yield self._lagging("never-began", idle, text, line)
+        yield blame("never-began", idle, text, line)
 
     def _absent(self, comm: CommunicatorInfo) -> set[Actor]:
         """Return the members that did not begin in time, as far as their ranks are known."""

@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
-from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, first_of
+from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -190,7 +190,9 @@ class Story:
             if not (is_shown or (is_said and effect.actors <= who) or _ONLY_NAME.fullmatch(effect.words)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
         late = {actor for one in lead if one.kind == "never-called" for actor in one.peers}
-        groups = {key: _without_late(some, late) for key, some in groups.items()}
+        for key, some in groups.items():  # who came to a call when the others had given up did not wait in it
+            if len({event.operation for one in some if (event := _wait_of(one))}) == 1:
+                groups[key] = [one for one in some if not one.actors <= late] or some
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
         ordered = [lead, *_sort_by_causes(sorted(telling, key=_when))]
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
@@ -309,17 +311,9 @@ def _take_finding(edges: Edges, findings: Iterable[Finding]) -> Incident | None:
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
         kind = rules_by_name()[finding.rule].tells[0]
         if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
-            return Incident(
-                kind,
-                Layer.PROGRAM,
-                frozenset(),
-                next(iter(finding.evidence), None),
-                finding.summary,
-                peers=frozenset(finding.ranks),
-                is_report=True,
-                confidence=finding.confidence,
-                teller=finding.rule,
-            )
+            told = blame(kind, finding.ranks, finding.summary, next(iter(finding.evidence), None), finding.confidence)
+            told.teller = finding.rule
+            return told
     return None
 
 
@@ -337,12 +331,6 @@ def _rank(incident: Incident) -> tuple[object, ...]:
         tier = 1 if incident.actors or incident.finding else 4
     doubt = {0: 2.5, 1: 1.5}.get(tier, 0.5) if is_possible else 0
     return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
-
-
-def _without_late(incidents: list[Incident], late: set[Actor]) -> list[Incident]:
-    """Return who waited in a call, without those that came to it when the others had given up."""
-    calls = {event.operation for one in incidents if (event := _wait_of(one))}
-    return [one for one in incidents if len(calls) != 1 or not one.actors <= late] or incidents
 
 
 def _sentence(incident: Incident) -> str:
