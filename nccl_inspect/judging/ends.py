@@ -10,6 +10,7 @@ from nccl_inspect.event.types import BootstrapInterface, ProcessEnded
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace, absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
@@ -31,15 +32,7 @@ _ALONE = 2
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
-_WORDS = {
-    "improper": "exited improperly, according to mpirun: without MPI_Finalize, or by a call of abort",
-    "waiting": "ended while others were still running, and srun terminated these (--wait)",
-}
-"""How a process ended, by the word of the grammar."""
 _MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
-_LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
-_KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
-_FAILED = "failed, according to Ray Train"
 GAVE_UP, LOST = "gave up", "lost"
 """Manners of ends: it lost another process, or timed out waiting for it; it is gone for an unknown reason."""
 _LAST_WORDS = (
@@ -285,7 +278,8 @@ def _words(facts: Facts, notice: Notice) -> str:
     called = facts.with_event(ProcessEnded, lambda one: one.how == _MPI_ABORT and one.ranks == event.ranks)
     if event.order == "first" and event.ranks and called:
         return _words(facts, called[0])
-    return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
+    known = {"improper": "@END_IMPROPER", "waiting": "@END_WAITING"}
+    return look_up(known.get(event.how, f"was ended by {event.reporter}: {event.how}"))
 
 
 def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
@@ -395,7 +389,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     if own or not ended:
         return [_identify(facts, notice, code) for notice, code in own if code not in EXTERNAL]
     killed = [notice for notice, _ in ended]
-    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=_KILLED_OTHERS, is_undecided=True)
+    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=look_up("@END_UNDECIDED"), is_undecided=True)
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
     if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
         return [unknown]  # MPICH names one of all
@@ -407,7 +401,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
     if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
         return [unknown]
-    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=_LEFT)]
+    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
 
 
 def _code_of(facts: Facts, notice: Notice) -> int | None:
@@ -526,7 +520,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
     found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
     found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
-    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, _FAILED) for one in given_up)]
+    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, look_up("@END_TRAINING")) for one in given_up)]
     return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
 
 

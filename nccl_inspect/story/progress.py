@@ -21,6 +21,7 @@ from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import value
 from nccl_inspect.judging.watchdog import (
     PAIRWISE,
@@ -52,7 +53,6 @@ _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
 _MOST_IN_RING = 16
-_DISORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _FEW = 4
@@ -231,7 +231,7 @@ class Table:
         if len(core) == 1:
             text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
             return blame("never-called", core, text, line)
-        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_DISORDER}"
+        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {look_up('@DISORDER')}"
         return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
@@ -247,7 +247,7 @@ class Table:
                 text = (
                     f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
                     f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
-                    f"{call}. {_DISORDER}"
+                    f"{call}. {look_up('@DISORDER')}"
                 )
                 return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())

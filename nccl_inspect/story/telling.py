@@ -12,6 +12,7 @@ from nccl_inspect.judging.ends import closed_by_others, silence_of
 from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
@@ -25,9 +26,6 @@ from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
-_SILENT = "fell silent before the others lost a connection"
-_ABORTED = "aborted its communicator before the others lost a connection"
-_ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
 _OF_CALLS = (*COMPARED, "left-communicator")
 _MOST_ENTRIES = 6
 _WIDTH = 160
@@ -291,13 +289,14 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
         return None  # others lag as well, and their output is there
     is_silent = not absent_ranks(facts)
+    how = "@ABSENT" if not is_silent else "@ABORTED" if silence.has_aborted else "@SILENT"
     last = silence.gone[0].evidence if is_silent and len(silence.gone) == len(who) == 1 else None
     return Incident(
         "fell-silent",
         Layer.END,
         frozenset(who),
         last or first.line,
-        f"{name_of(who)} {(_ABORTED if silence.has_aborted else _SILENT) if is_silent else _ABSENT}",
+        f"{name_of(who)} {look_up(how)}",
         is_report=True,
         confidence="likely",
     )
