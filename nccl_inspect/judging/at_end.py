@@ -31,7 +31,6 @@ from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 
@@ -175,8 +174,7 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
         return False  # ranks are threads: the missing ones may be others of the same process
     if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not shows_beginning(facts, comm):
         return False
-    homes = [home(facts, rank) for rank in wait.missing]
-    if all(homes):
+    if homes(facts).keys() >= set(wait.missing):
         return True
     unseen = comm.nranks - len(comm.started)
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
@@ -243,9 +241,9 @@ def where_missing(facts: Facts) -> str:
     Empty if the order does not show it.
     """
     wait = waiting_ranks(facts)
-    homes = [(rank, place) for rank in (wait.missing if wait else ()) if (place := home(facts, rank))]
-    words = [f"rank {rank} belongs on {place.host}, as local rank {place.local_rank}" for rank, place in homes[:4]]
-    more = f"; {count(len(homes) - len(words), 'other')} likewise" if len(homes) > len(words) else ""
+    known = [(rank, *homes(facts)[rank]) for rank in (wait.missing if wait else ()) if rank in homes(facts)]
+    words = [f"rank {rank} belongs on {host}, as local rank {local}" for rank, host, local in known[:4]]
+    more = f"; {count(len(known) - len(words), 'other')} likewise" if len(known) > len(words) else ""
     return f". Judging by the order of the ranks, {'; '.join(words)}{more}" if words else ""
 
 
@@ -505,22 +503,6 @@ _LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job exe
 # Where ranks without a line belong, from the order in which launchers number ranks
 
 
-@frozen
-class Home(Frozen):
-    """Holds where a rank belongs."""
-
-    host: str
-    local_rank: int
-
-
-def home(facts: Facts, rank: int) -> Home | None:
-    """Return the host of a rank: launchers give each host a block of ranks, all blocks of one size.
-
-    None if the known ranks are not placed like this, or no rank of its host is known.
-    """
-    return _homes(facts).get(rank)
-
-
 def likely_ranks(facts: Facts) -> dict[int, int]:
     """Return the probable ranks of processes that name none, by their position among the last lines.
 
@@ -536,14 +518,18 @@ def likely_ranks(facts: Facts) -> dict[int, int]:
     if len(mute) == len(missing) == 1:
         return dict(zip(mute, missing, strict=True))
     placed = ((last, position) for position, last in mute.items() if last.device is not None)
-    by_place = group_values((Home(last.process.host, last.device or 0), position) for last, position in placed)
-    homes = ((place, rank) for rank in missing if (place := home(facts, rank)))
-    alike = ((by_place.get(place, []), rank) for place, rank in homes)
+    by_place = group_values(((last.process.host, last.device or 0), position) for last, position in placed)
+    known = homes(facts)
+    alike = ((by_place.get(known[rank], []), rank) for rank in missing if rank in known)
     return {positions[0]: rank for positions, rank in alike if len(positions) == 1}
 
 
 @once
-def _homes(facts: Facts) -> dict[int, Home]:
+def homes(facts: Facts) -> dict[int, tuple[str, int]]:
+    """Return host and local rank of ranks without a line: launchers give each host a block of ranks, all of one size.
+
+    Empty if the known ranks are not placed like this; without ranks of hosts of which none is known.
+    """
     world = facts.job.world_size
     pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
     host_of = dict(pairs)
@@ -556,7 +542,7 @@ def _homes(facts: Facts) -> dict[int, Home]:
     if not blocks or max(Counter(blocks.values()).values()) > 1:
         return {}  # a host with several blocks: its name does not decide which
     missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
-    return {rank: Home(blocks[rank // size], rank % size) for rank in missing}
+    return {rank: (blocks[rank // size], rank % size) for rank in missing}
 
 
 def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:

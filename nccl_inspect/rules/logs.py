@@ -94,8 +94,9 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            homes = [(rank, at_end.home(facts, rank)) for rank in sorted(missing)[:2]]
-            places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
+            homes = at_end.homes(facts)
+            few = [rank for rank in sorted(missing)[:2] if rank in homes]
+            places = ["rank {}: host {}, local rank {}".format(rank, *homes[rank]) for rank in few]
             where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
             yield Hit(named={"missing": missing, "where": where, "file": is_file})
         elif late := at_end.find_stragglers(facts):

@@ -341,7 +341,8 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
     possible = candidates if not silence.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
-    homes = [home for rank in named if (home := at_end.home(facts, rank))] if named.isdisjoint(seen) else []
+    known = at_end.homes(facts) if named.isdisjoint(seen) else {}
+    homes = [known[rank] for rank in named if rank in known]
     process = ""
     if first:  # its GPU by the index on the machine; else by that in the process, which may see only some
         devices = {facts.job.gpus[rank].nvml_dev for rank in first.ranks if rank in facts.job.gpus}
@@ -359,7 +360,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "absent": absent,
             "possible": possible,
             "candidates": ranges(silence.candidates) if candidates else "",
-            "home": f"host {homes[0].host}, local rank {homes[0].local_rank}" if homes else "",
+            "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
             "process": process,
             "line": first.line if first else "",
             "lost": True,
@@ -426,14 +427,7 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {
-        "doubtful": is_doubtful,
-        "unsure": is_doubtful or known["some"],
-        "time limit": reason == job_failure.TIME_LIMIT,
-        "preempt": reason == job_failure.PREEMPTED,
-        "requeue": reason == job_failure.REQUEUED,
-        "node failure": reason == job_failure.NODE_FAILURE,
-    }
+    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"], **({reason: True} if reason else {})}
     nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
     yield Hit(
         notices,

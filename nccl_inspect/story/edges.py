@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import field
+from functools import cmp_to_key
 from itertools import chain
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
@@ -311,7 +312,7 @@ def are_together(one: Incident, other: Incident) -> bool:
 def _is_retelling(later: Incident, earlier: Incident) -> bool:
     """Return whether what nobody is known to have said may only follow from an incident of its layer."""
     is_vague = later.finding is None or later.layer == Layer.CALL
-    return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
+    return is_vague and later.layer == earlier.layer and _compare(earlier, later) < 0
 
 
 def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:
@@ -410,18 +411,6 @@ def blame(
     return Incident(kind, layer, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence)
 
 
-class Order:
-    """Order sorts incidents by time where it is known, else by lines."""
-
-    def __init__(self, incident: Incident) -> None:
-        self.incident = incident
-
-    def __lt__(self, other: Order) -> bool:
-        one, other_one = self.incident, other.incident
-        known = before(one, other_one)
-        return known if known is not None else one.position[1:] < other_one.position[1:]
-
-
 def before(one: Incident, other: Incident) -> bool | None:
     """Return whether one happened before another; None where the log does not show it."""
     times = one.time, other.time
@@ -432,6 +421,15 @@ def before(one: Incident, other: Incident) -> bool | None:
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
         return times[0] < times[1]
     return None
+
+
+def _compare(one: Incident, other: Incident) -> int:
+    known = before(one, other)
+    return -1 if (one.position[1:] < other.position[1:] if known is None else known) else 1
+
+
+Order = cmp_to_key(_compare)
+"""Sorts incidents by time where it is known, else by lines."""
 
 
 def first_of(incidents: Iterable[Incident]) -> Incident | None:
