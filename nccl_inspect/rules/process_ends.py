@@ -427,7 +427,14 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"], **({reason: True} if reason else {})}
+    known |= {
+        "doubtful": is_doubtful,
+        "unsure": is_doubtful or known["some"],
+        "time limit": reason == job_failure.TIME_LIMIT,
+        "preempt": reason == job_failure.PREEMPTED,
+        "requeue": reason == job_failure.REQUEUED,
+        "node failure": reason == job_failure.NODE_FAILURE,
+    }
     nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
     yield Hit(
         notices,
