@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, life, machine_type, placeholders, placement, remedies
+from nccl_inspect.judging import at_end, culprits, exceptions, machine_type, placeholders, remedies, watchdog
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -17,19 +16,19 @@ from nccl_inspect.judging.engine import (
     Rule,
     causes_of,
     list_rules,
+    rules_by_name,
     run_rules,
     superseding,
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
-from nccl_inspect.model.finding import ACTIONS, Entry, Finding, NotJudged, Suppressed
-from nccl_inspect.model.inventory import Waiting, contents_of
-from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
+from nccl_inspect.model.finding import ACTIONS, Finding, Suppressed
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.job import Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
-from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
@@ -57,34 +56,30 @@ def gather_facts(job: Job, platform: Platform | None = None, topologies: Iterabl
     return Facts(job, expected, known, "likely" if is_foreign else "certain")
 
 
-def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:
-    """Run the rules over a job.
+def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> None:
+    """Run the rules over a job, and write into it what follows from them.
 
     Args:
         terms: the user's severities and suppressions; None for those of the rules.
     """
+    job = facts.job
     wanted = {entry.rule.name for entry in rules}
-    by_name = {entry.rule.name: entry.rule for entry in list_rules()}
     returned = run_rules(facts, list_rules())
-    all_findings = returned.findings
-    if any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
-        from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
-
-        all_findings = flight_recorder.doubt(facts, all_findings)
+    all_findings = watchdog.doubt(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
-    kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))
-    if facts.job.artifacts:
+    kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted)))
+    if job.artifacts:
         from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
         kept = settled.settle(facts, kept)
-    story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, set(by_name)), by_name))
+    story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, rules_by_name())))
     decided, place = decide(facts, story, kept)
-    decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
+    decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided)]
     decided = [_weigh_survival(facts, finding) for finding in decided]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
-    culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding, by_name[finding.rule]))
+    culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding))
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
@@ -98,49 +93,43 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
-    findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
+    findings = _sort_findings(_add_causes(kept, accepted, lowered, place), aside, place)
     findings = remedies.order_steps(findings, _MAX_STEPS)
     present = {finding.rule for finding in kept}
-    questions = (question for question in returned.questions if question.rule in wanted)
     paths, withheld = judge_paths(facts, returned, findings, counting, suppressed, left_out)
-    judgement = Judgement(
-        rules=sorted(wanted),
-        left_out=left_out,
-        findings=findings,
-        suppressed=suppressed,
-        # A question about an effect of a finding is answered by that finding.
-        not_judged=[question for question in questions if present.isdisjoint(_list_leading(question.rule))],
-        unexplained=_find_unexplained(facts, returned),
-        paths=paths,
-        withheld=withheld,
-        platform=facts.platform.name if facts.platform else None,
-        likely_ranks=placement.likely_ranks(facts),
-        waiting=at_end.waiting_ranks(facts),
-    )
+    # A question about an effect of a finding is answered by that finding.
+    asked = [question for question in returned.questions if question.rule in wanted]
+    not_judged = [question for question in asked if present.isdisjoint(_list_leading(question.rule))]
+    unexplained = _find_unexplained(facts, returned)
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
-    is_done = bool(life.successes(facts))
-    is_dead = not is_done and (facts.job.failed or bool(story.deadly))
-    judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
-    has_ended = facts.job.failed or bool(facts.job.ended_by)
-    has_failed, hosts = judgement.verdict == "failed", len(facts.job.hosts)
+    is_dead = not exceptions.successes(facts) and (job.failed or bool(story.deadly))
+    likely, waiting = at_end.likely_ranks(facts), at_end.waiting_ranks(facts)
+
+    job.rules, job.left_out, job.findings, job.suppressed = sorted(wanted), left_out, findings, suppressed
+    job.not_judged, job.unexplained, job.paths, job.withheld = not_judged, unexplained, paths, withheld
+    job.platform, job.waiting = facts.platform.name if facts.platform else None, waiting
+    job.verdict = judge_job(job, is_dead=is_dead, is_waiting=is_waiting)
+    has_failed, has_ended = job.verdict == "failed", job.failed or bool(job.ended_by)
     for number, one in enumerate(findings):
         is_why = has_failed and (one.fatal or not number)
-        action = choose_action(one, by_name[one.rule], is_why, has_ended=has_ended, hosts=hosts)
-        judgement.findings[number] = one.with_fields(action=action)
-    judgement.story = story.entries({finding.rule for finding in findings})
-    judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
-    return judgement
+        action = choose_action(one, rules_by_name()[one.rule], is_why, has_ended=has_ended, hosts=len(job.hosts))
+        findings[number] = one.with_fields(action=action)
+    job.story = story.entries({finding.rule for finding in findings})
+    job.first_failure = story.first_failure() if has_failed else None
+    for position, rank in likely.items():
+        job.last_lines[position].likely_rank = rank
 
 
-def _names_fault(story: Story, finding: Finding, rule: Rule) -> bool:
+def _names_fault(story: Story, finding: Finding) -> bool:
     """Return whether the fault is in the ranks and hosts of a finding: others wait for them, or they failed first."""
+    rule = rules_by_name()[finding.rule]
     if rule.tells:
         return any(one.is_report and one.peers == set(finding.ranks) for one in story.incidents)
     is_of_both_ends = rule.category == "network" and rule.reach == Layer.SETTING
     return rule.reach <= Layer.RESOURCE and not is_of_both_ends
 
 
-def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
+def _drop_superseded(findings: list[Finding], wanted: Container[str]) -> list[Finding]:
     """Return the findings of the wanted rules, without those superseded by a more specific wanted rule.
 
     What only may have happened does not replace a failure.
@@ -169,12 +158,12 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
     """Return the finding; one beside the success of the program, or after which all worked again, ended no job."""
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
-    ends = life.successes(facts) if may_have_failed else {}
+    ends = exceptions.successes(facts) if may_have_failed else {}
     if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
         return finding.with_fields(severity="info", fatal=False, impact=remedies.look_up("@SURVIVED"))
     if finding.fatal and ends:
         words, impact = "@SUCCEEDED", "@BAD_END"
-    elif finding.fatal and life.is_outlived(facts, finding.evidence):
+    elif finding.fatal and exceptions.is_outlived(facts, finding.evidence):
         words, impact = "@BEGAN_ANEW", "@LOST_ATTEMPT"
     else:
         return finding
@@ -188,7 +177,7 @@ def _list_leading(name: str) -> list[str]:
 
 
 def _add_causes(
-    findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], lowered: set[str], place: Mapping[str, int]
+    findings: list[Finding], accepted: set[str], lowered: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
     """Return the findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
@@ -197,7 +186,7 @@ def _add_causes(
     joined = []
     for finding in findings:
         name = finding.rule
-        shown = [by_name[other.rule] for other in findings if name in other.explains and other.rule in beside]
+        shown = [rules_by_name()[other.rule] for other in findings if name in other.explains and other.rule in beside]
         able = {other for other, severity in present.items() if severity >= present[name]}
         able |= sure if finding.confidence != "certain" else set()
         leading = () if name in place or not finding.root else _list_leading(name)
@@ -212,9 +201,7 @@ def _add_causes(
     return joined
 
 
-def _sort_findings(
-    findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
-) -> list[Finding]:
+def _sort_findings(findings: list[Finding], aside: set[str], place: Mapping[str, int]) -> list[Finding]:
     """Sort the findings: roots before echoes, the job before its log, the dead before the slow.
 
     A setting of which the log shows neither a bad path nor a failed job comes last. The effects of what is accepted or
@@ -222,12 +209,12 @@ def _sort_findings(
     """
     worst: dict[str, int] = {}
     for finding in findings:  # a slow path leads, whatever its cause: those nested under it count
-        under = [one for one in findings if one.rule in finding.because and by_name[one.rule].nest_under_effect]
+        under = [one for one in findings if one.rule in finding.because and rules_by_name()[one.rule].nest_under_effect]
         worst[finding.rule] = max(SEVERITIES.index(one.severity) for one in (finding, *under))
     causes = {name for finding in findings for name in finding.because}
 
     def order(finding: Finding) -> tuple[object, ...]:
-        name, rule = finding.rule, by_name[finding.rule]
+        name, rule = finding.rule, rules_by_name()[finding.rule]
         return (
             not finding.root,
             not (finding.root and aside.isdisjoint(_list_leading(name))),
@@ -244,24 +231,23 @@ def _sort_findings(
     return sorted(findings, key=order)
 
 
-def _drop_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+def _drop_repeated_symptoms(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings without symptoms whose lines all appear in findings that say more than they join."""
     findings = list(findings)
-    return [finding for finding in findings if not _is_repeated(finding, findings, by_name, joining=False)]
+    return [finding for finding in findings if not _is_repeated(finding, findings, joining=False)]
 
 
-def _is_repeated(
-    symptom: Finding, findings: Iterable[Finding], by_name: Mapping[str, Rule], *, joining: bool = True
-) -> bool:
+def _is_repeated(symptom: Finding, findings: Iterable[Finding], *, joining: bool = True) -> bool:
     """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
         joining: whether findings that join statements of several processes count.
     """
-    if by_name[symptom.rule].reach != Layer.CALL:
+    rules = rules_by_name()
+    if rules[symptom.rule].reach != Layer.CALL:
         return False
-    others = [f for f in findings if by_name[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
-    says_more = [f for f in others if joining or not by_name[f.rule].tells]
+    others = [f for f in findings if rules[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
+    says_more = [f for f in others if joining or not rules[f.rule].tells]
     lines = {(line.source, line.order) for finding in says_more for line in finding.evidence}
     return lines.issuperset((line.source, line.order) for line in symptom.evidence)
 
@@ -297,39 +283,6 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
 def _kind(notice: Notice) -> tuple[str, object]:
     """Return what makes errors the same: the wording, and its status, which distinguishes the reports of NICs."""
     return notice.production, value(notice, "status")
-
-
-@record
-class Judgement(Record):
-    """The results of the rules, and what follows from them; the fields are those of the job."""
-
-    rules: list[str]
-    left_out: list[str]
-    findings: list[Finding]
-    suppressed: list[Suppressed]
-    not_judged: list[NotJudged]
-    unexplained: list[Notice]
-    paths: Paths
-    """Those of the job, with their verdicts."""
-    withheld: int = 0
-    """How many are unknown only because of rules that were left out."""
-    platform: str | None = None
-    likely_ranks: dict[int, int] = field(default_factory=dict)
-    """The probable ranks of processes, by their position among the last lines."""
-    waiting: Waiting | None = None
-    verdict: str = "unknown"
-    first_failure: FirstFailure | None = None
-    story: list[Entry] = field(default_factory=list)
-
-    def put_into(self, job: Job) -> None:
-        """Write everything into the job that was judged."""
-        job.rules, job.left_out = self.rules, self.left_out
-        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
-        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
-        job.verdict, job.first_failure, job.story = self.verdict, self.first_failure, self.story
-        job.paths, job.withheld = self.paths, self.withheld
-        for position, rank in self.likely_ranks.items():
-            job.last_lines[position].likely_rank = rank
 
 
 _LOSS = "nccl/socket-closed-by-peer"
@@ -381,7 +334,7 @@ def judge_paths(
     return refine_kinds(facts.paths_with_hardware, results.marking, judge_kind), number
 
 
-def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
+def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """Return ``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
     ``ok`` needs paths that are all judged, and good except for infos, or one rank that ended. Everything else is
@@ -390,25 +343,25 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
     excerpt never shows that a job is healthy.
 
     Args:
-        judgement: its findings, and the verdicts of its paths.
+        job: with its findings, and the verdicts of its paths.
         is_dead: a rank died, or a call of NCCL failed, whether or not a finding reports it.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
-    findings = judgement.findings
-    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # accepting a death does not undo it
+    findings = job.findings
+    everything = [*findings, *(entry.finding for entry in job.suppressed)]  # accepting a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"
-    doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
+    doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
     # A peer closed a connection of a communicator that was not finalized.
     is_over = usage.is_over(job) or not job.communicators
     doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
     # Ranks of the world have no line in the log, so that their paths are unknown.
     lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
     doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
-    judged = all(kind.verdict != "unknown" for kind in judgement.paths.kinds) if judgement.paths else _is_alone(job)
-    return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
+    judged = all(kind.verdict != "unknown" for kind in job.paths.kinds) if job.paths else _is_alone(job)
+    return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 
 
 def _is_alone(job: Job) -> bool:

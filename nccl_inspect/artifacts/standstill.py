@@ -8,9 +8,9 @@ is in the first of its calls that is not over: what it called after that cannot 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cache, cached_property
 
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import SYMMETRIC, WORLD, Call, Direction, Dump, Group
@@ -52,22 +52,25 @@ class Link(Frozen):
 
 @record
 class Standstill(Record):
-    """Why one or several groups are stuck."""
+    """A call that is not over, or that ranks made in different ways: where nothing else explains it, a cause."""
 
     kind: str
     group: Group
     seq: int
-    operation: str
-    culprits: list[Part]
+    pending: Mapping[int, Call]
+    """What the ranks in it called, by rank."""
+    culprits: list[Part] = field(default_factory=list)
     """The ranks that have to be looked at; those of a cycle each with the call in which it waits."""
-    waiting: list[Part]
+    waiting: list[Part] = field(default_factory=list)
     """The ranks that wait for them."""
+    absent: Sequence[int] = ()
+    """Ranks that did not make it."""
     silent: list[int] = field(default_factory=list)
     """Ranks of the group that made no dump: nothing is known of them."""
     older: list[int] = field(default_factory=list)
     """Ranks whose dump is older than those of the others: it lacks calls that the others finished with them."""
     overwritten: list[int] = field(default_factory=list)
-    """Ranks whose dump no longer has the calls of this group."""
+    """Ranks whose dump no longer has the calls of this group; where they stand is known."""
     odd: list[int] = field(default_factory=list)
     """Of a cycle the ranks that make its calls in another order than all others."""
     peers: int = 0
@@ -78,34 +81,19 @@ class Standstill(Record):
     """Of a transfer how many of them the side that is away has made."""
 
     @property
+    def is_wait(self) -> bool:
+        """Return whether ranks may be missing from it."""
+        return self.kind in (MISSING, NO_PARTNER)
+
+    @property
+    def operation(self) -> str:
+        """Return the operation that is not over, or that is not what others call."""
+        return next(part.call.operation for part in (self.waiting if self.is_wait else self.culprits) if part.call)
+
+    @property
     def unknown(self) -> list[int]:
         """Return ranks that may or may not have made the call."""
         return sorted({*self.silent, *self.older, *self.overwritten})
-
-
-@frozen
-class _Blocked(Frozen):
-    """A call that is not over, or that ranks made in different ways."""
-
-    group: Group
-    seq: int
-    pending: Mapping[int, Call]
-    """What the ranks in it called, by rank."""
-    absent: Sequence[int] = ()
-    """Ranks that did not make it."""
-    silent: Sequence[int] = ()
-    older: Sequence[int] = ()
-    overwritten: Sequence[int] = ()
-    """Ranks that may have made it; where they stand is known."""
-    is_transfer: bool = False
-    made: int | None = None
-    still: Standstill | None = None
-    """Where no rank is missing from it."""
-
-    @property
-    def is_cause(self) -> bool:
-        """Return whether it needs no other reason."""
-        return self.still is not None and self.still.kind == DIFFERENT
 
 
 def find_standstills(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
@@ -119,8 +107,8 @@ def find_standstills(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[
     every = groups(rows)
     blocked = [*_blocked_collectives(every, rows), *_blocked_transfers(every, rows)]
     chains = _Chains(blocked, busy)
-    stills = [still for number in chains.roots if (still := blocked[number].still)]
-    waits = {number: _root(number, chains, rows) for number in chains.roots if not blocked[number].still}
+    stills = [blocked[number] for number in chains.roots if not blocked[number].is_wait]
+    waits = {number: _root(number, chains, rows) for number in chains.roots if blocked[number].is_wait}
     kept = _without_repeats(waits.values())
     for cause in kept[:_MOST_CHAINS]:
         same = [number for number, other in waits.items() if _who(other) == _who(cause)]
@@ -163,21 +151,25 @@ def _part(rank: int, rows: _Rows, call: Call | None) -> Part:
 # Collectives
 
 
-def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
+def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
     """Yield the first collective of each group that is not over on a rank that called it."""
-    usual = _Usual(every, rows)
+    alike = group_values(((group.label, len(group.ranks)), (group, members)) for group, members in every)
+
+    @cache
+    def count_alike(label: str, size: int) -> dict[int, Counter[Hashable]]:
+        return _count(alike[label, size], rows)
+
     for group, members in every:
         calls = {
-            rank: {call.seq: call for call in rows[rank].calls.get(group.name, ()) if not call.is_p2p}
+            rank: {call.seq: call for call in _select_collectives(rows[rank], group.name)}
             for rank in members
             if rank in rows and group.name in rows[rank].groups
         }
         seq = min((one.seq for made in calls.values() for one in made.values() if not one.is_completed), default=None)
         if seq is None:
             continue
-        if still := _different(group, calls, seq, rows, usual):
-            ends = [part for part in (*still.culprits, *still.waiting) if part.call and not part.call.is_completed]
-            yield _Blocked(group, seq, {part.rank: part.call for part in ends if part.call}, still=still)
+        if still := _different(group, calls, seq, rows, count_alike):
+            yield still
             continue
         pending = {rank: made[seq] for rank, made in calls.items() if seq in made and not made[seq].is_completed}
         absent = [rank for rank in calls if rows[rank].has_called(group.name, seq) is False]
@@ -189,23 +181,31 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
         silent = [rank for rank in members if rank not in rows]
         overwritten = [rank for rank in calls if rows[rank].has_called(group.name, seq) is None]
         if absent or silent or older or overwritten:
-            yield _Blocked(group, seq, pending, absent, silent, older, overwritten)
+            yield Standstill(
+                MISSING, group, seq, pending, absent=absent, silent=silent, older=older, overwritten=overwritten
+            )
             continue
-        stuck = [_part(rank, rows, one) for rank, one in pending.items()]
         done = [
             _part(rank, rows, made.get(seq))
             for rank, made in calls.items()
             if any(one.is_completed and one.seq >= seq for one in made.values())
         ]
-        operation = next(iter(pending.values())).operation
-        still = Standstill(PARTLY if done else UNFINISHED, group, seq, operation, stuck, done)
-        yield _Blocked(group, seq, pending, still=still)
+        stuck = [_part(rank, rows, one) for rank, one in pending.items()]
+        yield Standstill(PARTLY if done else UNFINISHED, group, seq, pending, stuck, done)
 
 
 def _different(
-    group: Group, calls: Mapping[int, Mapping[int, Call]], last: int, rows: _Rows, usual: _Usual
+    group: Group,
+    calls: Mapping[int, Mapping[int, Call]],
+    last: int,
+    rows: _Rows,
+    count_alike: Callable[[str, int], dict[int, Counter[Hashable]]],
 ) -> Standstill | None:
-    """Return the first number under which ranks made different calls, up to the one in which they wait."""
+    """Return the first number under which ranks made different calls, up to the one in which they wait.
+
+    Groups with one description have the same part in the program, such as all groups of tensor parallelism: of two
+    ranks that disagree, the one that does as all ranks of the other groups is right.
+    """
     for seq in sorted({seq for made in calls.values() for seq in made if seq <= last}):
         here = {rank: made[seq] for rank, made in calls.items() if seq in made}
         kinds = Counter(map(_kind, here.values()))
@@ -213,47 +213,27 @@ def _different(
             continue
         common, most = kinds.most_common(1)[0]
         is_tie, agreeing = list(kinds.values()).count(most) > 1, 0
-        if is_tie and (elsewhere := usual.call(group, seq)) and elsewhere[0] in kinds:
-            is_tie, (common, agreeing) = False, elsewhere
+        if is_tie:
+            others = count_alike(group.label, len(group.ranks))[seq] - _count([(group, [*calls])], rows)[seq]
+            if len(others) == 1 and others.total() >= _FEWEST and others.keys() <= kinds.keys():
+                is_tie, (common, agreeing) = False, others.most_common(1)[0]
         odd = [_part(rank, rows, call) for rank, call in here.items() if is_tie or _kind(call) != common]
         rest = [_part(rank, rows, call) for rank, call in here.items() if not is_tie and _kind(call) == common]
-        return Standstill(DIFFERENT, group, seq, here[odd[0].rank].operation, odd, rest, peers=agreeing)
+        pending = {rank: call for rank, call in here.items() if not call.is_completed}
+        return Standstill(DIFFERENT, group, seq, pending, odd, rest, peers=agreeing)
     return None
+
+
+def _count(some: _Groups, rows: _Rows) -> dict[int, Counter[Hashable]]:
+    """Return by number what ranks call in their groups, and how many."""
+    members = ((rows.get(rank), group.name) for group, ranks in some for rank in ranks)
+    calls = (call for dump, name in members for call in _select_collectives(dump, name))
+    return {seq: Counter(kinds) for seq, kinds in group_values((call.seq, _kind(call)) for call in calls).items()}
 
 
 def _kind(call: Call) -> Hashable:
     """Return what calls of one number have in common where they fit together."""
     return call.operation, sum(call.inputs) if call.operation in _SAME_SIZE else None, call.dtypes
-
-
-class _Usual:
-    """Ranks in the same place do the same: of two that disagree, the one that does as all others is right.
-
-    Groups with one description have the same part in the program, such as all groups of tensor parallelism: their ranks
-    make the same calls in the same order.
-    """
-
-    def __init__(self, every: _Groups, rows: _Rows) -> None:
-        self._rows = rows
-        self._groups = group_values(((group.label, len(group.ranks)), (group, members)) for group, members in every)
-        self._made: dict[tuple[str, int], dict[int, Counter[Hashable]]] = {}
-
-    def call(self, group: Group, seq: int) -> tuple[Hashable, int] | None:
-        """Return what the ranks of the other groups call under a number, and how many; None unless they agree."""
-        key = group.label, len(group.ranks)
-        if key not in self._made:
-            self._made[key] = self._count(self._groups[key])
-        own = self._count([(other, ranks) for other, ranks in self._groups[key] if other.name == group.name])
-        others = self._made[key].get(seq, Counter()) - own.get(seq, Counter())
-        return others.most_common(1)[0] if len(others) == 1 and others.total() >= _FEWEST else None
-
-    def _count(self, some: _Groups) -> dict[int, Counter[Hashable]]:
-        made: dict[int, Counter[Hashable]] = {}
-        for group, members in some:
-            for rank in members:
-                for call in _select_collectives(self._rows.get(rank), group.name):
-                    made.setdefault(call.seq, Counter())[_kind(call)] += 1
-        return made
 
 
 def _select_collectives(dump: Dump | None, group: str) -> Iterable[Call]:
@@ -263,7 +243,7 @@ def _select_collectives(dump: Dump | None, group: str) -> Iterable[Call]:
 # Sends and receives
 
 
-def _blocked_transfers(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
+def _blocked_transfers(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
     """Yield the first open transfer of each pair of ranks, from the calls of both sides."""
     for group, members in every:
         lanes: dict[frozenset[int], dict[int, list[Call]]] = {}
@@ -289,7 +269,7 @@ def _first_open_calls(calls: Sequence[Call]) -> dict[Direction, Call]:
 
 def _blocked_transfer(
     group: Group, ranks: Collection[int], waiting: Mapping[int, Mapping[Direction, Call]], rows: _Rows
-) -> Iterator[_Blocked]:
+) -> Iterator[Standstill]:
     away = tuple(rank for rank in sorted(ranks) if rank not in waiting)
     ends = {rank: next(iter(calls.values())) for rank, calls in waiting.items()}
     call = next(iter(ends.values()))
@@ -300,7 +280,7 @@ def _blocked_transfer(
         made = None if transfers is None else transfers.get((group.name, next(iter(next(iter(waiting.values()))))), 0)
         if made is None or not 0 < call.nth <= made:
             absent, silent = ([rank for rank in away if (rank in rows) is is_here] for is_here in (True, False))
-            yield _Blocked(group, call.seq, ends, absent, silent, is_transfer=True, made=made)
+            yield Standstill(NO_PARTNER, group, call.seq, ends, absent=absent, silent=silent, made=made)
             return
         kind, over = PARTLY, [_part(rank, rows, None) for rank in away]
     else:
@@ -308,7 +288,7 @@ def _blocked_transfer(
         both = next((peers for peers in here if peers in there), None)
         if both is None:  # both send, or both receive, first: each in a call that the other makes only after its own
             for rank, own in ends.items():
-                yield _Blocked(group, own.seq, {rank: own}, [one for one in ends if one != rank], is_transfer=True)
+                yield Standstill(NO_PARTNER, group, own.seq, {rank: own}, absent=[one for one in ends if one != rank])
             return
         ends = {rank: calls[both] for rank, calls in waiting.items()}
         call, other = ends.values()
@@ -317,8 +297,7 @@ def _blocked_transfer(
             kind = DIFFERENT if len(set(sizes)) > 1 or call.dtypes != other.dtypes else kind
     parts = [_part(rank, rows, end) for rank, end in ends.items()]
     pending = {rank: end for rank, end in ends.items() if not end.is_completed}
-    still = Standstill(kind, group, call.seq, call.operation, parts, over)
-    yield _Blocked(group, call.seq, pending, still=still)
+    yield Standstill(kind, group, call.seq, pending, parts, over)
 
 
 # Who waits for whom
@@ -333,7 +312,7 @@ class _Chains:
         busy: ranks that wait for others outside of these calls.
     """
 
-    def __init__(self, calls: Sequence[_Blocked], busy: Collection[int] = ()) -> None:
+    def __init__(self, calls: Sequence[Standstill], busy: Collection[int] = ()) -> None:
         self.calls, self._busy = calls, busy
         self._stands: dict[int, int] = {}
         """The call in which each rank stands."""
@@ -357,7 +336,7 @@ class _Chains:
     def find_busy(self, number: int) -> list[int]:
         """Return the ranks that a call waits for and that are in another one."""
         call = self.calls[number]
-        if call.is_cause:
+        if call.kind == DIFFERENT:
             return []
         ranks = call.absent or [*call.pending, *call.overwritten]
         return [rank for rank in dict.fromkeys(ranks) if self._stands.get(rank, number) != number]
@@ -375,7 +354,7 @@ class _Chains:
 
     def _begins(self, number: int) -> bool:
         call = self.calls[number]
-        if call.is_cause or any(rank not in self._busy and rank not in self._stands for rank in call.absent):
+        if call.kind == DIFFERENT or any(rank not in self._busy and rank not in self._stands for rank in call.absent):
             return True
         if self.unknown(number):
             return False
@@ -423,19 +402,14 @@ class _Chains:
 
 
 def _root(number: int, chains: _Chains, rows: _Rows) -> Standstill:
-    """Return a wait for ranks that wait for nobody."""
+    """Return a wait with the ranks that wait for nobody, and those of which nothing is known."""
     wait, unknown = chains.calls[number], set(chains.unknown(number))
-    return Standstill(
-        NO_PARTNER if wait.is_transfer else MISSING,
-        wait.group,
-        wait.seq,
-        next(iter(wait.pending.values())).operation,
-        [_part(rank, rows, rows[rank].last) for rank in chains.idle(number)],
-        [_part(rank, rows, call) for rank, call in wait.pending.items()],
+    return wait.with_fields(
+        culprits=[_part(rank, rows, rows[rank].last) for rank in chains.idle(number)],
+        waiting=[_part(rank, rows, call) for rank, call in wait.pending.items()],
         silent=[rank for rank in wait.silent if rank in unknown],
         older=[rank for rank in wait.older if rank in unknown],
         overwritten=[rank for rank in wait.overwritten if rank in unknown],
-        made=wait.made,
     )
 
 
@@ -480,7 +454,7 @@ def _cycle(chains: _Chains, rows: _Rows) -> Iterator[Standstill]:
         CYCLE,
         first.group,
         first.seq,
-        calls[0][1].operation,
+        first.pending,
         [_part(rank, rows, call) for rank, call in calls],
         [_part(rank, rows, others[rank]) for rank in sorted(others.keys() - members)],
         odd=_out_of_order(calls, rows),

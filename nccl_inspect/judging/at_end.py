@@ -7,9 +7,11 @@ then. Second, time: a watcher of the log, or timestamps that show a rank silent 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import (
     BootstrapInterface,
     CudaDriver,
@@ -18,16 +20,16 @@ from nccl_inspect.event.types import (
     NetDevices,
     ProcessEnded,
 )
-from nccl_inspect.judging import placement
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.ends import since_start, terminations
+from nccl_inspect.judging.exceptions import last_signs, worked_last
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
@@ -172,8 +174,7 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
         return False  # ranks are threads: the missing ones may be others of the same process
     if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not shows_beginning(facts, comm):
         return False
-    homes = [placement.home(facts, rank) for rank in wait.missing]
-    if all(homes):
+    if homes(facts).keys() >= set(wait.missing):
         return True
     unseen = comm.nranks - len(comm.started)
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
@@ -240,9 +241,9 @@ def where_missing(facts: Facts) -> str:
     Empty if the order does not show it.
     """
     wait = waiting_ranks(facts)
-    homes = [(rank, home) for rank in (wait.missing if wait else ()) if (home := placement.home(facts, rank))]
-    words = [f"rank {rank} belongs on {home.host}, as local rank {home.local_rank}" for rank, home in homes[:4]]
-    more = f"; {count(len(homes) - len(words), 'other')} likewise" if len(homes) > len(words) else ""
+    known = [(rank, *homes(facts)[rank]) for rank in (wait.missing if wait else ()) if rank in homes(facts)]
+    words = [f"rank {rank} belongs on {host}, as local rank {local}" for rank, host, local in known[:4]]
+    more = f"; {count(len(known) - len(words), 'other')} likewise" if len(known) > len(words) else ""
     return f". Judging by the order of the ranks, {'; '.join(words)}{more}" if words else ""
 
 
@@ -497,3 +498,66 @@ def is_timed_out(ends: Iterable[Evidence]) -> bool:
 
 _GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
 _LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
+
+
+# Where ranks without a line belong, from the order in which launchers number ranks
+
+
+def likely_ranks(facts: Facts) -> dict[int, int]:
+    """Return the probable ranks of processes that name none, by their position among the last lines.
+
+    If one rank has no line and one process names no rank, they match; otherwise host and GPU decide, if each host has
+    a block of ranks in the order of its GPUs.
+    """
+    job = facts.job
+    mute = {position: last for position, last in enumerate(job.last_lines) if not last.ranks}
+    if not mute or not job.world_size or job.rank_space != "global":
+        return {}
+    seen = set(job.ranks_seen)
+    missing = [rank for rank in range(job.world_size) if rank not in seen]
+    if len(mute) == len(missing) == 1:
+        return dict(zip(mute, missing, strict=True))
+    placed = ((last, position) for position, last in mute.items() if last.device is not None)
+    by_place = group_values(((last.process.host, last.device or 0), position) for last, position in placed)
+    known = homes(facts)
+    alike = ((by_place.get(known[rank], []), rank) for rank in missing if rank in known)
+    return {positions[0]: rank for positions, rank in alike if len(positions) == 1}
+
+
+@once
+def homes(facts: Facts) -> dict[int, tuple[str, int]]:
+    """Return host and local rank of ranks without a line: launchers give each host a block of ranks, all of one size.
+
+    Empty if the known ranks are not placed like this; without ranks of hosts of which none is known.
+    """
+    world = facts.job.world_size
+    pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
+    host_of = dict(pairs)
+    if not world or facts.job.rank_space != "global" or not all(map(is_named, host_of.values())):
+        return {}
+    if not host_of or len(host_of) != len(pairs):
+        return {}  # a rank with two hosts: several jobs
+    size = _block(facts, host_of, world)
+    blocks = _blocks(host_of, size) if size else {}
+    if not blocks or max(Counter(blocks.values()).values()) > 1:
+        return {}  # a host with several blocks: its name does not decide which
+    missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
+    return {rank: (blocks[rank // size], rank % size) for rank in missing}
+
+
+def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:
+    """Return ranks per host: as NCCL reports, else the smallest block that fits the known ranks."""
+    stated = {comm.local_ranks for comm in facts.job.communicators if comm.nranks == world and comm.local_ranks}
+    if len(stated) == 1:
+        return stated.pop()
+    names = set(host_of.values())
+    if len(names) == 1:
+        return world if len(host_of) * 2 > world else 0  # else the others are on hosts missing from the log
+    sizes = (size for size in range(max(Counter(host_of.values()).values()), world + 1) if world % size == 0)
+    return next((size for size in sizes if len(_blocks(host_of, size)) == len(names)), 0)
+
+
+def _blocks(host_of: dict[int, str], size: int) -> dict[int, str]:
+    """Return the host of each block of that size; empty if a block has two."""
+    blocks = {rank // size: host for rank, host in host_of.items()}
+    return blocks if all(blocks[rank // size] == host for rank, host in host_of.items()) else {}

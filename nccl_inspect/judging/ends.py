@@ -6,10 +6,11 @@ import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
-from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.event.types import BootstrapInterface, ProcessEnded
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.exceptions import RaisedException, Trace
+from nccl_inspect.judging.exceptions import RaisedException, Trace, absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
@@ -17,6 +18,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
@@ -30,15 +32,7 @@ _ALONE = 2
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
-_WORDS = {
-    "improper": "exited improperly, according to mpirun: without MPI_Finalize, or by a call of abort",
-    "waiting": "ended while others were still running, and srun terminated these (--wait)",
-}
-"""How a process ended, by the word of the grammar."""
 _MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
-_LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
-_KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
-_FAILED = "failed, according to Ray Train"
 GAVE_UP, LOST = "gave up", "lost"
 """Manners of ends: it lost another process, or timed out waiting for it; it is gone for an unknown reason."""
 _LAST_WORDS = (
@@ -284,7 +278,8 @@ def _words(facts: Facts, notice: Notice) -> str:
     called = facts.with_event(ProcessEnded, lambda one: one.how == _MPI_ABORT and one.ranks == event.ranks)
     if event.order == "first" and event.ranks and called:
         return _words(facts, called[0])
-    return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
+    known = {"improper": "@END_IMPROPER", "waiting": "@END_WAITING"}
+    return look_up(known.get(event.how, f"was ended by {event.reporter}: {event.how}"))
 
 
 def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
@@ -394,7 +389,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     if own or not ended:
         return [_identify(facts, notice, code) for notice, code in own if code not in EXTERNAL]
     killed = [notice for notice, _ in ended]
-    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=_KILLED_OTHERS, is_undecided=True)
+    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=look_up("@END_UNDECIDED"), is_undecided=True)
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
     if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
         return [unknown]  # MPICH names one of all
@@ -406,7 +401,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
     if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
         return [unknown]
-    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=_LEFT)]
+    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
 
 
 def _code_of(facts: Facts, notice: Notice) -> int | None:
@@ -525,7 +520,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
     found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
     found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
-    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, _FAILED) for one in given_up)]
+    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, look_up("@END_TRAINING")) for one in given_up)]
     return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
 
 
@@ -685,3 +680,146 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
     ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
+
+
+# Which ranks went away, from the silence of processes and the addresses of lost connections
+
+_NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
+_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")
+"""Plausible addresses and names: some releases print garbage there."""
+_NAME_RANKS = {
+    "nccl/proxy-operation-failed": "peer_rank",
+    "nccl/proxy-call-failed": "rank",
+    "nccl/uds-call-failed": "peer_rank",
+    "nccl/mem-manager-peer": "rank",
+}
+"""Statements of survivors about an unresponsive rank, with the field that names it."""
+_NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
+
+
+@frozen
+class Silence(Frozen):
+    """The ranks that may have gone away, by elimination."""
+
+    gone: list[LastLine]
+    """The processes that did: a single one is certain; of several, one or all did."""
+    candidates: list[int]
+    """Ranks of which one did, if no more is known."""
+    has_aborted: bool = False
+    """Whether these gave up a communicator, before any other lost a connection."""
+
+
+def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
+    """Return which ranks went away: those without a line after the first echo, and those that the survivors point at.
+
+    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
+    hosts to which connections were lost distinguish them.
+    """
+    if facts.job.excerpt:
+        return Silence([], [])  # the last line of a process may have been left out
+    if not absent_ranks(facts) and (aborted := find_early_aborts(facts, echoes)):
+        return Silence(aborted, [], has_aborted=True)
+    # Several runs in a log may have a rank 0 on different hosts.
+    finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
+    ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
+    present = _present(facts, echoes)
+    silent = [
+        last
+        for last in facts.job.last_lines
+        if last.ranks
+        and last.process not in present
+        and all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
+    ]
+    hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
+    left = [last for last in silent if not hosts or last.process.host in hosts]
+    left = [last for last in left if named.intersection(last.ranks)] or left
+    if ended or (len(left) == 1 and named.intersection(left[0].ranks)):
+        return Silence(left, [])
+    comms = facts.job.communicators
+    missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
+    if len(left) == 1 and not missing:  # else the silence of another rank proves nothing
+        return Silence(left, [])
+    if missing and peers_lost(echoes) and not hosts:
+        left = []  # connections to a host that is not in the log were lost
+    return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
+
+
+def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
+    """Return the processes that aborted a communicator before the first echo of their source, where they are few.
+
+    An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
+    """
+    first = first_of_each(line for notice in echoes for line in notice.evidence)
+    begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
+    lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
+    early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
+    found = [last for last in facts.job.last_lines if last.process in early]
+    return found if len(found) * 2 <= len(facts.job.last_lines) else []
+
+
+def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
+    """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
+
+    For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
+    also have been concatenated.
+    """
+    echoes = list(echoes)
+    said = [*echoes, *facts.with_role("completion-error")]
+    present: set[object] = {process for notice in said for process in notice.processes}
+    first = _first_lines(echoes)
+    of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
+    begins = _first_lines(facts.job.notices) if echoes else {}
+    for last in facts.job.last_lines:
+        place = last.source, last.process.host
+        other = of_source.get(last.source)
+        if place in first:
+            is_later = last.order > first[place]
+        else:
+            is_later = other is not None and last.order > other and begins.get(place, other) < other
+        present |= {last.process} if is_later else set()
+    return present
+
+
+def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
+    first: dict[tuple[str, str], int] = {}
+    for notice in notices:
+        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
+            key = line.source, process.host
+            first[key] = min(line.order, first.get(key, line.order))
+    return first
+
+
+def _named_ranks(facts: Facts) -> set[int]:
+    """Return the ranks that helper threads and proxies of others name as gone or failed."""
+    named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
+    places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
+    for notice in closed_by_others(facts):
+        named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
+    return {rank for rank in named if rank is not None}
+
+
+def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
+    """Return the hosts to which connections were lost, if all are known by address or name."""
+    by_address = {host.name: {host.name} for host in facts.job.hosts}
+    for notice in facts.with_event(BootstrapInterface):
+        assert isinstance(notice.event, BootstrapInterface)
+        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+    lost = peers_lost(echoes)
+    return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
+
+
+def peers_lost(echoes: list[Notice]) -> list[str]:
+    """Return the addresses or names to which connections were lost."""
+    peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
+    names = {str(peer).partition("<")[0] for peer in peers if peer}
+    return sorted(name for name in names if _ADDRESS.fullmatch(name))
+
+
+def closed_by_others(facts: Facts) -> list[Notice]:
+    """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
+    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
+    return [
+        notice
+        for notice in facts.notices(*_NAME_LOCAL_RANKS)
+        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
+    ]

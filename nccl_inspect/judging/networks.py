@@ -9,8 +9,8 @@ from typing import Any
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging.exceptions import frames
 from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
-from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting

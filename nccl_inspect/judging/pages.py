@@ -85,7 +85,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, life, networks, propagated_errors, remedies, transfers
+from nccl_inspect.judging import cuda, exceptions, impact, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
@@ -147,10 +147,10 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
-    "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
+    "result": lambda facts, _, codes: exceptions.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
-    "frames": lambda facts, _, words: propagated_errors.frames(facts, int(words[0]), tuple(words[1:])),
+    "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
     "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
@@ -173,8 +173,8 @@ CONDITIONS: dict[str, Condition] = {
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
-    "still": lambda facts, notices, _: life.is_still(facts, notices),
-    "worked": lambda facts, notices, _: life.works_below(facts, notices),
+    "still": lambda facts, notices, _: exceptions.is_still(facts, notices),
+    "worked": lambda facts, notices, _: exceptions.works_below(facts, notices),
     "followed": lambda facts, notices, names: any(
         one.place < later.place for one in notices for later in facts.notices(*names)
     ),
@@ -679,7 +679,7 @@ def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence
 
     If it may have continued, they are a clue; where it worked below, those that are only possible are none.
     """
-    if confidence == "possible" and not facts.job.failed and life.works_below(facts, hit.notices):
+    if confidence == "possible" and not facts.job.failed and exceptions.works_below(facts, hit.notices):
         return {"impact": remedies.look_up("@WORKED"), "severity": "info", "confidence": confidence}
     if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
         return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}

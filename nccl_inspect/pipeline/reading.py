@@ -400,7 +400,7 @@ class Judge:
 
             job.artifacts = joining.check_evidence(beside, job, gathered)
         facts = judge.gather_facts(job, self._platform, self._topologies)
-        judge.judge(facts, self._rules, self._options.terms).put_into(job)
+        judge.judge(facts, self._rules, self._options.terms)
         if job.benchmarks:
             from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
 

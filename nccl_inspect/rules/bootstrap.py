@@ -23,8 +23,8 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
+from nccl_inspect.judging.exceptions import is_still
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
-from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.judging.transfers import hosts_by_address
 from nccl_inspect.util.patterns import compile_later

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
-from nccl_inspect.judging.life import is_still, works_below
+from nccl_inspect.judging.exceptions import is_still, works_below
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import ranks_word
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
-from nccl_inspect.judging import at_end, exceptions
+from nccl_inspect.judging import at_end, exceptions, watchdog
 from nccl_inspect.judging.check import (
     Account,
     Effects,
@@ -22,7 +22,7 @@ from nccl_inspect.judging.check import (
 )
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
-from nccl_inspect.judging.evidence import flight_recorder, ras
+from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -347,19 +347,19 @@ _FINGERPRINT = compile_later(
 
 def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
-    if standstills := flight_recorder.standstills(facts, DIFFERENT):
+    if standstills := watchdog.standstills(facts, DIFFERENT):
         for standstill in standstills:
             parts = [*standstill.culprits, *standstill.waiting]
-            outliers = flight_recorder.ranks_of(standstill.culprits) if standstill.waiting else set()
-            ranks = outliers or flight_recorder.ranks_of(parts)
+            outliers = watchdog.ranks_of(standstill.culprits) if standstill.waiting else set()
+            ranks = outliers or watchdog.ranks_of(parts)
             yield Hit(
                 named={
                     "recorded": f"work {standstill.seq} of group {standstill.group.label}",
-                    "calls": flight_recorder.by_call(parts),
-                    "places": flight_recorder.list_frames(parts),
+                    "calls": watchdog.by_call(parts),
+                    "places": watchdog.list_frames(parts),
                     "outliers": outliers,
                     "peers": standstill.group.label if standstill.peers else "",
-                    "usual": flight_recorder.ranks_of(standstill.waiting),
+                    "usual": watchdog.ranks_of(standstill.waiting),
                 },
                 ranks=ranks,
                 evidence=_lines_of_both(facts, standstill),
@@ -404,8 +404,8 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _lines_of_both(facts: Facts, still: Standstill, most: int = 2) -> list[Evidence]:
     """Return lines of those that hold the others up, and of those that wait."""
-    culprits = flight_recorder.lines(facts, still.culprits, most)
-    return [*culprits, *flight_recorder.lines(facts, still.waiting, 2)]
+    culprits = watchdog.lines(facts, still.culprits, most)
+    return [*culprits, *watchdog.lines(facts, still.waiting, 2)]
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
@@ -454,16 +454,16 @@ def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
 
 def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     """Find standstills of these kinds in the dumps of all ranks."""
-    if UNFINISHED in kinds and flight_recorder.is_running(facts):
+    if UNFINISHED in kinds and watchdog.is_running(facts):
         yield Hit(named={"running": True})
-    for still in flight_recorder.standstills(facts, *kinds):
-        culprits, waiting = flight_recorder.ranks_of(still.culprits), flight_recorder.ranks_of(still.waiting)
+    for still in watchdog.standstills(facts, *kinds):
+        culprits, waiting = watchdog.ranks_of(still.culprits), watchdog.ranks_of(still.waiting)
         is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
         call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
         missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
         ring = [part for part in still.culprits if part.call]
         who = set(still.odd) or missing
-        not_known = flight_recorder.not_known(still)
+        not_known = watchdog.not_known(still)
         yield Hit(
             named={
                 "culprits": culprits,
@@ -471,34 +471,34 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
                 "missing": missing,
                 "one": len(missing) == 1,
                 "silent": still.silent,
-                "call": flight_recorder.work(call, still.group, still.seq),
+                "call": watchdog.work(call, still.group, still.seq),
                 "operation": still.operation,
                 "group": still.group.label,
                 "pair": call and call.is_p2p,
                 "partly": still.kind == PARTLY,
                 "last": "; ".join(map(_last_call, still.culprits[:3])),
                 "open": not_known,
-                "more": ". ".join(filter(None, (not_known, flight_recorder.chain(facts, still)))),
+                "more": ". ".join(filter(None, (not_known, watchdog.chain(facts, still)))),
                 "place": min((part.call.frame for part in ring if part.call and part.call.frame), default=""),
-                "places": flight_recorder.list_frames(still.culprits),
-                "waiting_at": flight_recorder.list_frames(still.waiting),
-                "dumps": list(flight_recorder.fixes_of_dumps(still)),
+                "places": watchdog.list_frames(still.culprits),
+                "waiting_at": watchdog.list_frames(still.waiting),
+                "dumps": list(watchdog.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
                 "waits": [
                     f"rank {part.rank} waits for rank {after.rank} in "
-                    f"{flight_recorder.operation(part.call.operation)} of group {flight_recorder.label(facts, part)}"
+                    f"{watchdog.operation(part.call.operation)} of group {watchdog.label(facts, part)}"
                     for part, after in pairwise([*ring, *ring[:1]])
                     if part.call
                 ],
                 "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
             ranks=who,
-            evidence=list(flight_recorder.lines(facts, still.culprits, 4))
+            evidence=list(watchdog.lines(facts, still.culprits, 4))
             if still.kind == CYCLE
             else _lines_of_both(facts, still, 3 if is_stuck else 2),
-            confidence=flight_recorder.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
+            confidence=watchdog.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
 
 
@@ -506,13 +506,13 @@ def _last_call(part: Part) -> str:
     if part.call is None:
         return f"rank {part.rank} has made no call at all"
     where = f" from {part.call.frame}" if part.call.frame else ""
-    called = flight_recorder.describe_call(part.call)
+    called = watchdog.describe_call(part.call)
     return f"the last call of rank {part.rank} was {called}{where}, which is complete"
 
 
 def straggler(facts: Facts) -> Iterator[Hit]:
     """Find who is late, by how long the calls took on each rank, if PyTorch measured it."""
-    dumps = flight_recorder.dumps_of(facts)
+    dumps = watchdog.dumps_of(facts)
     if len(dumps) < 2:
         return
     from nccl_inspect.artifacts import stragglers  # most logs have no dumps
@@ -552,7 +552,7 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     if not differing:
         return
     whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
-    ranks, held, proved = ranks_by_pid(facts), flight_recorder.waiting(facts), flight_recorder.blocking_ranks(facts)
+    ranks, held, proved = ranks_by_pid(facts), watchdog.waiting(facts), watchdog.blocking_ranks(facts)
     # All that are behind where each of them is ahead elsewhere.
     late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
@@ -637,15 +637,15 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
 
 def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Evidence]]:
     """Yield evidence against it: a rank that made a call after the answer was written was alive then."""
-    dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
+    dumps = {dump.rank: dump for dump in watchdog.dumps_of(facts)}
     for rank, name in answer_of.items():
         dump, written = dumps.get(rank), ages.write_time(name)
         if dump is None or dump.last is None or written is None:
             continue
         later = dump.active_ns / 1e9 - written
-        if later > flight_recorder.CLOCKS:
+        if later > watchdog.CLOCKS:
             words = f". But its dump contradicts that: rank {rank} was active {later:.0f} s after this answer"
-            text = f"rank {rank}: {flight_recorder.describe_call(dump.last)}, {dump.last.state}"
+            text = f"rank {rank}: {watchdog.describe_call(dump.last)}, {dump.last.state}"
             yield words, Evidence(dump.name, dump.last.order, text)
 
 
@@ -750,7 +750,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     waiting = {wait.rank for wait in own if wait.rank is not None}
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
-    ranks = set(account.ranks) if account else flight_recorder.blocking_ranks(facts)
+    ranks = set(account.ranks) if account else watchdog.blocking_ranks(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
     alone = global_ranks(comm, range(comm.nranks)) if comm and ranks and not account else set[int]()

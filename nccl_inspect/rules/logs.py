@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import at_end, life, placement
+from nccl_inspect.judging import at_end, exceptions
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.util.grouping import group_values
@@ -94,8 +94,9 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            homes = [(rank, placement.home(facts, rank)) for rank in sorted(missing)[:2]]
-            places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
+            homes = at_end.homes(facts)
+            few = [rank for rank in sorted(missing)[:2] if rank in homes]
+            places = ["rank {}: host {}, local rank {}".format(rank, *homes[rank]) for rank in few]
             where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
             yield Hit(named={"missing": missing, "where": where, "file": is_file})
         elif late := at_end.find_stragglers(facts):
@@ -115,7 +116,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         end = max((line.line for line in last if line), default=0)
         source = job.sources[0]
         # Other programs print fewer lines after NCCL's last one in a job that is still starting.
-        came_up = life.worked_last(facts)
+        came_up = exceptions.worked_last(facts)
         is_long = len(job.sources) == 1 and source.lines - end >= 100 and not source.newest_first
         if end and (is_long or came_up):
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}", "open": not came_up})

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import cuda, propagated_errors
+from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, match, requests_device, shows
@@ -56,7 +56,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(unfound))
         split = any(notice.earliest.device for notice in unfound)
         # ncclTopoFillGpu asks NVML for the GPU of each rank of the host by its bus id.
-        stopped = propagated_errors.frames(facts, files=("graph/xml.cc",))
+        stopped = exceptions.frames(facts, files=("graph/xml.cc",))
         named |= {"hidden": True, "split": split, "several": several, "stopped": stopped}
         yield Hit([*unfound, *stopped[:1]], named)
 

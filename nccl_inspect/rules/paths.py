@@ -9,7 +9,7 @@ from itertools import islice
 from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
-from nccl_inspect.judging import cuda, gdr, networks, propagated_errors
+from nccl_inspect.judging import cuda, exceptions, gdr, networks
 from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
@@ -137,7 +137,7 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
 
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
-    propagated = propagated_errors.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
+    propagated = exceptions.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
     processes = {process for frame in propagated for process in frame.processes}
     calls = [
         *cuda.failed_calls(facts, "transport/shm.cc"),

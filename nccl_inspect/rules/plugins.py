@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
-from nccl_inspect.judging import networks, propagated_errors, transfers
+from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
@@ -178,7 +178,7 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     # NCCL's frames of connections that then failed, after it had chosen the plugin; the second file until 2.11. If the
     # reason comes after the first connection, frames of other ranks may precede it.
     is_chosen = reasons and (facts.with_event(OfiProvider) or _came_up(facts))
-    frames = propagated_errors.frames(facts, files=("transport/net.cc", "include/net.h")) if is_chosen else []
+    frames = exceptions.frames(facts, files=("transport/net.cc", "include/net.h")) if is_chosen else []
     first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
     is_late = bool(reasons) and first is not None and reasons[0].evidence[0].order > first
     broken = [frame for frame in frames if is_late or frame.place > reasons[0].place]

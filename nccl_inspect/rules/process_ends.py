@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import at_end, cuda, exceptions, placement, propagated_errors
+from nccl_inspect.judging import at_end, cuda, exceptions
 from nccl_inspect.judging.check import (
     Account,
     Effects,
@@ -29,15 +29,20 @@ from nccl_inspect.judging.ends import (
     GAVE_UP,
     LOST,
     ProcessEnd,
+    Silence,
+    closed_by_others,
+    find_early_aborts,
     find_kills_of_all,
     find_node,
     is_last,
     is_of_task,
     last_words,
     loss_exceptions,
+    peers_lost,
     process_ends,
     ranks_killed_by_monitor,
     ranks_of_tasks,
+    silence_of,
     since_start,
     sort_by_time,
     status_summary,
@@ -53,7 +58,6 @@ from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
-from nccl_inspect.story.silence import Silence, closed_by_others, find_early_aborts, peers_lost, silence_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
 
@@ -121,7 +125,7 @@ def _closed_connections(facts: Facts) -> list[Notice]:
     failed = facts.notices("nccl/socket-recv-failed")
     resets = [notice for notice in failed if any(words in notice.message for words in _RESETS)]
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *resets, *lost_peers(facts)]
-    closed += propagated_errors.remote(facts)
+    closed += exceptions.remote(facts)
     if facts.job.communicators and not any(comm.ended for comm in facts.job.communicators):
         closed += facts.notices("torch/store-lost")  # torchrun lost the agent with the store
     # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
@@ -337,7 +341,8 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
     possible = candidates if not silence.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
-    homes = [home for rank in named if (home := placement.home(facts, rank))] if named.isdisjoint(seen) else []
+    known = at_end.homes(facts) if named.isdisjoint(seen) else {}
+    homes = [known[rank] for rank in named if rank in known]
     process = ""
     if first:  # its GPU by the index on the machine; else by that in the process, which may see only some
         devices = {facts.job.gpus[rank].nvml_dev for rank in first.ranks if rank in facts.job.gpus}
@@ -355,7 +360,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "absent": absent,
             "possible": possible,
             "candidates": ranges(silence.candidates) if candidates else "",
-            "home": f"host {homes[0].host}, local rank {homes[0].local_rank}" if homes else "",
+            "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
             "process": process,
             "line": first.line if first else "",
             "lost": True,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import placement
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import find_rank, report_of
 from nccl_inspect.model.inventory import LastLine
@@ -59,7 +59,7 @@ class Actors:
             self._ranks = _find_by_elimination(self._ranks, self.processes, job.communicators, self.world)
         if self.world is None:
             self._ranks = _number_by_hosts(self._ranks, job.last_lines)
-        for position, rank in placement.likely_ranks(facts).items():
+        for position, rank in at_end.likely_ranks(facts).items():
             self._ranks.setdefault(job.last_lines[position].process, rank)
         self._processes = {rank: process for process, rank in self._ranks.items()}
 

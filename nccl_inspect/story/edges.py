@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import field
+from functools import cmp_to_key
 from itertools import chain
 
-from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging.engine import rules_by_name
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.story.incident import Incident, Order, before, first_of
+from nccl_inspect.util.records import Slotted, record
+from nccl_inspect.util.times import line_seconds
 
 _TOGETHER = 6.0
 """Seconds within which signals to several processes are one."""
@@ -34,12 +40,10 @@ class Edges:
     Args:
         actors: the processes of the job.
         incidents: of all kinds.
-        rules: by name.
     """
 
-    def __init__(self, actors: Actors, incidents: list[Incident], rules: dict[str, Rule]) -> None:
-        self._actors, self._rules = actors, rules
-        self.incidents = incidents
+    def __init__(self, actors: Actors, incidents: list[Incident]) -> None:
+        self._actors, self.incidents = actors, incidents
         self.heads: dict[Actor, Incident] = {}
         """Where the trouble of each process begins."""
         self._nameless: list[Incident] = []
@@ -104,12 +108,15 @@ class Edges:
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
                 self._explain_foreign(foreign, standing, held, first_out)
-        _explain_losses([one for one in everyone if one.layer == Layer.LOSS and not one.because])
+        losses = [one for one in everyone if one.layer == Layer.LOSS and not one.because]
+        given_up = first_of(filter(_is_failed_transfer, losses))
+        for loss in losses:
+            if given_up and not _is_failed_transfer(loss) and before(loss, given_up) is not True:
+                loss.because.append(given_up)
         waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
-        self._find_owner([one for one in loose if one in standing], held)
-        self._find_owner_by_end(heads)
+        self._find_owner([one for one in loose if one in standing], held, heads)
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
@@ -122,7 +129,7 @@ class Edges:
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
-        rule = self._rules.get(incident.kind)
+        rule = rules_by_name().get(incident.kind)
         return incident.is_condition and rule is not None and bool(rule.may_cause)
 
     def _is_alone(self, head: Incident, first_out: Incident | None, trouble: list[Incident]) -> bool:
@@ -133,24 +140,21 @@ class Edges:
         return bool(others) and all(before(head, one) is True for one in others)
 
     @staticmethod
-    def _find_owner(nameless: list[Incident], held: list[Incident]) -> None:
-        """Give the exception of an unknown thread to the only rank that stopped."""
+    def _find_owner(nameless: list[Incident], held: list[Incident], heads: Iterable[Incident]) -> None:
+        """Give the exception of an unknown thread to the only rank that stopped.
+
+        What else an unknown process failed of is that of the only one that is reported to have ended of its own.
+        """
         raised = [one for one in nameless if one.layer == Layer.PROGRAM]
         if len(raised) == len(held) == 1 and len(held[0].peers) == 1:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
-
-    def _find_owner_by_end(self, heads: Iterable[Incident]) -> None:
-        """Give what an unknown process failed of to the only one that is reported to have ended of its own."""
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
         if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
             return
         (why,) = ended[0].because
-        if not (why.actors or why.peers or why.is_condition) and why.layer in (
-            Layer.SYSTEM,
-            Layer.RESOURCE,
-            Layer.PROGRAM,
-        ):
+        is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
+        if is_failure and not (why.actors or why.peers or why.is_condition):
             why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
@@ -169,7 +173,9 @@ class Edges:
         foreign.because += _first_incident(named) or _first_incident(in_time) or ([] if foreign in held else held[:1])
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
-        if before(first_out, foreign) is True or _is_lost_node(first_out):
+        # The scheduler says that it lost a node only after other nodes lost it, too.
+        event = first_out.notice.event if first_out.notice else None
+        if before(first_out, foreign) is True or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
 
     def _explain_signal(
@@ -190,7 +196,7 @@ class Edges:
     def _by_layers(self) -> None:
         """Explain failed calls by what lies lower, in whatever process."""
         lower = [one for one in self.roots if one.finding is not None and one.layer <= Layer.RESOURCE]
-        lower = [one for one in lower if one.kind in self._rules and (not one.is_condition or _is_fatal(one))]
+        lower = [one for one in lower if one.kind in rules_by_name() and (not one.is_condition or _is_fatal(one))]
         lower.sort(key=lambda one: (one.layer, Order(one)))
         likely = [one for one in lower if one.confidence != "possible"]
         for symptom in self.roots:
@@ -229,7 +235,9 @@ class Edges:
             if root in settings or root.kind in COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [
-                one for one in settings if not one.because and not classes.isdisjoint(self._rules[one.kind].may_cause)
+                one
+                for one in settings
+                if not one.because and not classes.isdisjoint(rules_by_name()[one.kind].may_cause)
             ]
             root.because += sorted(why, key=lambda one: one.layer)[:1]
 
@@ -290,21 +298,8 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
     return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
 
 
-def _explain_losses(losses: list[Incident]) -> None:
-    """Explain lost connections by the first transfer that a NIC gave up, unless they came before it."""
-    if (first := first_of(filter(_is_failed_transfer, losses))) is not None:
-        for loss in losses:
-            if not _is_failed_transfer(loss) and before(loss, first) is not True:
-                loss.because.append(first)
-
-
 def _is_failed_transfer(loss: Incident) -> bool:
     return bool(loss.finding and loss.notice and "completion-error" in loss.notice.roles)
-
-
-def _is_lost_node(signal: Incident) -> bool:
-    """Return whether the scheduler lost a node: it says so only after other nodes lost it, too."""
-    return signal.notice is not None and job_failure.reason(signal.notice.event) == job_failure.NODE_FAILURE
 
 
 def are_together(one: Incident, other: Incident) -> bool:
@@ -317,8 +312,126 @@ def are_together(one: Incident, other: Incident) -> bool:
 def _is_retelling(later: Incident, earlier: Incident) -> bool:
     """Return whether what nobody is known to have said may only follow from an incident of its layer."""
     is_vague = later.finding is None or later.layer == Layer.CALL
-    return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
+    return is_vague and later.layer == earlier.layer and _compare(earlier, later) < 0
 
 
 def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:
     return [found] if (found := next(iter(incidents), None)) is not None else []
+
+
+# Incidents, and which of two came first
+
+_SLACK = 1.5
+"""Seconds within which the order of lines says more than times: many lines have whole seconds only."""
+
+
+@record
+class Incident(Slotted):
+    """An incident is one thing that happened to processes."""
+
+    kind: str
+    """Of what happened, or the rule that found it."""
+    layer: Layer
+    """How near to a cause it is."""
+    actors: frozenset[Actor]
+    """To whom it happened; empty where the line does not say."""
+    line: Evidence | None
+    words: str
+    """Those of the line or the finding."""
+    peers: frozenset[Actor] = frozenset()
+    """Whom it names as gone, late or different."""
+    is_report: bool = False
+    """Whether another one said it afterwards: its place in the log is not when it happened."""
+    is_kill: bool = False
+    """Whether nothing in the process leads to such an end: a signal, or a hardware fault."""
+    confidence: str = "certain"
+    finding: Finding | None = None
+    notice: Notice | None = None
+    teller: str = ""
+    """The rule that tells it, where another one tells the others of its kind."""
+    because: list[Incident] = field(default_factory=list)
+    effects: int = 0
+    """How many incidents it explains."""
+    block: str = ""
+    """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
+    is_foreign: bool = field(init=False)
+    """Whether a process says it of others."""
+    gave_up: bool = field(init=False)
+    """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
+    time: float | None = field(init=False)
+    """When its line was printed, in seconds of the year; None where the line has no time."""
+
+    def __post_init__(self) -> None:
+        self.is_foreign = self.layer in FOREIGN
+        self.gave_up = self.layer == Layer.END and self.words.endswith("SIGABRT")
+        self.time = line_seconds(self.line.text) if self.line else None
+
+    @property
+    def is_condition(self) -> bool:
+        """Return whether it is how things are and no event: nothing in the log leads to it."""
+        return self.is_report and self.finding is not None and self.layer == Layer.SETTING
+
+    @property
+    def is_launchers_signal(self) -> bool:
+        """Return whether a launcher ended a process, as it does where another one failed or ended."""
+        return self.notice is not None and "ends-worker" in self.notice.roles
+
+    @property
+    def is_signal(self) -> bool:
+        """Return whether it is a signal to end processes, when that was sent."""
+        return self.layer == Layer.LAUNCHER and not self.is_report
+
+    @property
+    def lags(self) -> bool:
+        """Return whether others wait for its peers, by the progress of all."""
+        return bool(self.peers) and self.layer == Layer.PROGRAM and self.is_report
+
+    @property
+    def is_retold(self) -> bool:
+        """Return whether a program only passes on an error of CUDA that a rule judges where it occurred."""
+        text = self.notice.message if self.notice else self.words
+        return self.finding is None and ("CUDA error: " in text or "CUDA_ERROR_" in text)
+
+    @property
+    def position(self) -> tuple[float, str, int]:
+        """Return what sorts incidents where nothing else does."""
+        return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)
+
+
+def blame(
+    kind: str,
+    who: Iterable[Actor],
+    text: str,
+    line: Evidence | None,
+    confidence: str = "likely",
+    layer: Layer = Layer.PROGRAM,
+) -> Incident:
+    """Return the incident of actors for which others wait."""
+    peers = frozenset(who)
+    return Incident(kind, layer, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence)
+
+
+def before(one: Incident, other: Incident) -> bool | None:
+    """Return whether one happened before another; None where the log does not show it."""
+    times = one.time, other.time
+    if times[0] is not None and times[1] is not None and abs(times[0] - times[1]) > _SLACK:
+        return times[0] < times[1]
+    if one.line and other.line and one.line.source == other.line.source and one.block == other.block:
+        return one.line.order < other.line.order
+    if times[0] is not None and times[1] is not None and times[0] != times[1]:
+        return times[0] < times[1]
+    return None
+
+
+def _compare(one: Incident, other: Incident) -> int:
+    known = before(one, other)
+    return -1 if (one.position[1:] < other.position[1:] if known is None else known) else 1
+
+
+Order = cmp_to_key(_compare)
+"""Sorts incidents by time where it is known, else by lines."""
+
+
+def first_of(incidents: Iterable[Incident]) -> Incident | None:
+    """Return the first of some incidents; None of none."""
+    return min(incidents, key=Order, default=None)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nccl_inspect.event.types import ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.check import Account
-from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, list_rules
+from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, list_rules, rules_by_name
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import name_of, ranks_among
-from nccl_inspect.story.incident import Incident, before
+from nccl_inspect.story.edges import Incident, before
 from nccl_inspect.story.telling import Story, rule_of
 
 _VAGUE = ("waited", "lost-connection", "launcher-report", "watchdog-stuck", "process-crashed", "call-failed")
@@ -37,11 +37,10 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> tuple[lis
         findings: of all rules.
     """
     by_name = {entry.rule.name: entry for entry in list_rules()}
-    candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
-    kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
+    candidates = {f.rule: f for f in findings if rules_by_name()[f.rule].tells}
+    kept = [finding for finding in findings if not rules_by_name()[finding.rule].tells]
     if not story.roots:
-        rules = {name: entry.rule for name, entry in by_name.items()}
-        settled = [_under_conditions(finding, findings, rules) for finding in findings]
+        settled = [_under_conditions(finding, findings) for finding in findings]
         return [*settled, *_report_unexplained(by_name[_NO_REASON], facts, story, findings)], {}
     by_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in story.incidents}}
@@ -67,12 +66,11 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> tuple[lis
         if account is not None:
             kept.append(account)
     kept += candidates.values()
-    rules = {name: entry.rule for name, entry in by_name.items()}
     for _ in range(2):  # without what the story tells others have other causes
-        joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
+        joined = [_join_causes(story, finding, by_rule, kept, tellers) for finding in kept]
         joined = [_as_deadly(story, finding) for finding in joined]
-        kept = [finding for finding in joined if not _repeats_story(finding, by_rule[finding.rule], joined, rules)]
-    kept = [_without_waiting(story, finding, rules) for finding in kept]
+        kept = [finding for finding in joined if not _repeats_story(finding, by_rule[finding.rule], joined)]
+    kept = [_without_waiting(story, finding) for finding in kept]
     return [*kept, *_report_unexplained(by_name[_NO_REASON], facts, story, kept)], place
 
 
@@ -179,23 +177,22 @@ def _join_causes(
     by_rule: dict[str, list[Incident]],
     kept: list[Finding],
     tellers: dict[str, str | None],
-    rules: Mapping[str, Rule],
 ) -> Finding:
     """Return a finding with its causes by the story."""
-    incidents = by_rule.get(finding.rule, ())
+    incidents, rule = by_rule.get(finding.rule, ()), rules_by_name()[finding.rule]
     present = {other.rule for other in kept}
     if not incidents:
         lead = story.roots[0]
         name = _rule_of(lead, tellers)
-        is_late = finding.fatal or _is_late(rules[finding.rule])
-        begins = "never-began" in rules[finding.rule].tells and lead.layer is Layer.LAUNCHER  # it was ended for that
+        is_late = finding.fatal or _is_late(rule)
+        begins = "never-began" in rule.tells and lead.layer is Layer.LAUNCHER  # it was ended for that
         follows = is_late and name in present and name != finding.rule and not begins
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
     if not is_root:
         because = _causes(finding, incidents, present, tellers)
     else:
-        because = [] if finding.confidence == "certain" else _suspects(incidents, kept, rules)
+        because = [] if finding.confidence == "certain" else _suspects(incidents, kept)
     is_alone = len(story.actors_in(incidents)) == 1 and set(story.hosts_in(incidents)) <= set(finding.hosts)
     own = [one for one in incidents if not one.because and (is_alone or one.layer != Layer.SETTING)]
     own = [] if _went_to_launcher(own) else own
@@ -203,11 +200,9 @@ def _join_causes(
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 
 
-def _repeats_story(
-    finding: Finding, incidents: Iterable[Incident], findings: Sequence[Finding], rules: Mapping[str, Rule]
-) -> bool:
+def _repeats_story(finding: Finding, incidents: Iterable[Incident], findings: Sequence[Finding]) -> bool:
     """Return whether it is about ends that follow from another finding, and no crash: the story tells them."""
-    if _ENDS.isdisjoint(rules[finding.rule].tells) or any(one.is_kill for one in incidents):
+    if _ENDS.isdisjoint(rules_by_name()[finding.rule].tells) or any(one.is_kill for one in incidents):
         return False
     if any(finding.rule in other.explains for other in findings):
         return False
@@ -226,9 +221,9 @@ def _as_deadly(story: Story, finding: Finding) -> Finding:
     return finding.with_fields(severity="error", confidence=confidence, fatal=True)
 
 
-def _without_waiting(story: Story, finding: Finding, rules: Mapping[str, Rule]) -> Finding:
+def _without_waiting(story: Story, finding: Finding) -> Finding:
     """Return a finding; one about a time-out that follows from another does not name those that only waited."""
-    if finding.root or "waited" not in rules[finding.rule].tells:
+    if finding.root or "waited" not in rules_by_name()[finding.rule].tells:
         return finding
     waited = ranks_among({actor for one in story.incidents if one.kind == "waited" for actor in one.actors})
     is_late = any(one.lags and one.peers == set(finding.ranks) for one in story.incidents)
@@ -241,19 +236,19 @@ def _is_late(rule: Rule) -> bool:
     return bool(rule.tells) or Layer.END <= rule.reach < Layer.NONE
 
 
-def _under_conditions(finding: Finding, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Finding:
+def _under_conditions(finding: Finding, findings: Iterable[Finding]) -> Finding:
     """Return a finding of a job that did not fail, below the settings that may lead to it."""
-    rule = rules[finding.rule]
+    rule = rules_by_name()[finding.rule]
     layer = "stage" if "never-began" in rule.tells else rule.reach.name.lower()
     if not _is_late(rule) or (rule.tells and layer != "stage"):
         return finding
-    why = [other for other in findings if layer in rules[other.rule].may_cause]
+    why = [other for other in findings if layer in rules_by_name()[other.rule].may_cause]
     leads = any(SEVERITIES.index(other.severity) >= SEVERITIES.index(finding.severity) for other in why)
     return finding.with_fields(because=[other.rule for other in why], root=not leads) if why else finding
 
 
-def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[str]:
+def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding]) -> list[str]:
     """Return the settings that may lead to what nothing explains: clues alone end no job."""
     layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
     clues = (finding.rule for finding in findings if finding.clue)
-    return [name for name in clues if not layers.isdisjoint(rules[name].may_cause)]
+    return [name for name in clues if not layers.isdisjoint(rules_by_name()[name].may_cause)]

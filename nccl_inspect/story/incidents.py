@@ -11,8 +11,16 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.ends import LOST, find_kills_of_all, is_last, process_ends, since_start, terminations
-from nccl_inspect.judging.engine import list_rules
+from nccl_inspect.judging.ends import (
+    LOST,
+    closed_by_others,
+    find_kills_of_all,
+    is_last,
+    process_ends,
+    since_start,
+    terminations,
+)
+from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
@@ -22,8 +30,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.story.incident import Incident
-from nccl_inspect.story.silence import closed_by_others
+from nccl_inspect.story.edges import Incident
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
@@ -69,7 +76,6 @@ class Collector:
 
     def __init__(self, facts: Facts, actors: Actors, findings: Iterable[Finding]) -> None:
         self.facts, self.actors = facts, actors
-        self.rules = {entry.rule.name: entry.rule for entry in list_rules()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
@@ -99,11 +105,11 @@ class Collector:
         return [*found, *self._collect_findings(shown, kinds)]
 
     def _layer_of(self, finding: Finding) -> Layer:
-        return self.rules[finding.rule].reach
+        return rules_by_name()[finding.rule].reach
 
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
-        rule = self.rules[finding.rule]
+        rule = rules_by_name()[finding.rule]
         lines = ((line.source, line.order) for line in finding.evidence)
         return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
 
@@ -122,7 +128,7 @@ class Collector:
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
-            tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+            tells = rules_by_name()[notice.rule].tells if notice.rule in rules_by_name() else ()
             kind = tells[0] if len(tells) == 1 else kind  # its production names a rule that words one kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
@@ -131,18 +137,8 @@ class Collector:
             for process, line in zip(notice.processes, notice.lines, strict=False):
                 by_actor.setdefault(self._actor(notice, process, line), line)
             for actors, line in by_actor.items():
-                yield Incident(
-                    kind,
-                    layer,
-                    actors,
-                    line,
-                    words,
-                    peers=peers,
-                    is_report=layer == Layer.LAUNCHER,
-                    confidence=finding.confidence if finding else "certain",
-                    finding=finding,
-                    notice=notice,
-                )
+                is_report, sure = layer == Layer.LAUNCHER, finding.confidence if finding else "certain"
+                yield Incident(kind, layer, actors, line, words, peers, is_report, False, sure, finding, notice)
 
     def _repeats_wait(self, notice: Notice) -> bool:
         """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
@@ -223,7 +219,7 @@ class Collector:
             return
         for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
             if not loose.is_loss_of_peer:
-                yield self._describe_exception(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
+                yield self._tell(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
         for loose in raised.of_threads[-1:]:
             words = f"a thread raised {loose.text}"
             yield Incident("exception", Layer.PROGRAM, frozenset(), loose.line, words, confidence="likely")
@@ -234,40 +230,31 @@ class Collector:
             return None  # its text was lost, or a signal ended it
         is_foreign = last.is_loss_of_peer or bool(_REMOTE.search(last.whole))
         first = trace.first if trace.first and not is_foreign else last
-        finding = self._of_line.get((first.line.source, first.line.order))
-        name = last.notice.production.partition("/") if last.notice else ("", "", "")
-        if last.notice and grammar.find_details(name[0], name[2]).layer:
-            layer = grammar.find_layer(name[0], name[2])
-        elif _TIMED_OUT.search(last.whole):
-            layer = Layer.WAIT
-        elif is_foreign:
-            layer = Layer.LOSS
+        dialect, _, name = last.notice.production.partition("/") if last.notice else ("", "", "")
+        if last.notice and grammar.find_details(dialect, name).layer:
+            layer = grammar.find_layer(dialect, name)
         else:
-            layer = min(Layer.PROGRAM, self._layer_of(finding)) if finding else Layer.PROGRAM
-        return Incident(
-            finding.rule if finding else _KINDS[layer],
-            layer,
-            frozenset((trace.rank,)),
-            first.line,
-            f"raised {last.text}",
-            peers=frozenset(exceptions.find_absent(last.whole)),
-            confidence="likely" if trace.is_cut_off else "certain",
-            finding=finding,
-        )
+            layer = Layer.LOSS if is_foreign else Layer.PROGRAM
+            layer = Layer.WAIT if _TIMED_OUT.search(last.whole) else layer
+        incident = self._tell(last, (trace.rank,), layer, "likely" if trace.is_cut_off else "certain", first.line)
+        incident.peers = frozenset(exceptions.find_absent(last.whole))
+        return incident
 
-    def _describe_exception(
-        self, raised: RaisedException, ranks: Iterable[Actor], layer: Layer = Layer.PROGRAM, confidence: str = "certain"
+    def _tell(
+        self,
+        raised: RaisedException,
+        ranks: Iterable[Actor],
+        layer: Layer = Layer.PROGRAM,
+        confidence: str = "certain",
+        line: Evidence | None = None,
     ) -> Incident:
-        finding = self._of_line.get((raised.line.source, raised.line.order)) if layer == Layer.PROGRAM else None
-        return Incident(
-            finding.rule if finding else _KINDS[layer],
-            layer,
-            frozenset(ranks),
-            raised.line,
-            f"raised {raised.text}",
-            confidence=confidence,
-            finding=finding,
-        )
+        """Return an exception, at the line where the trouble of its rank began; a finding about that may say more."""
+        is_end = line is None and layer != Layer.PROGRAM
+        line = line or raised.line
+        finding = None if is_end else self._of_line.get((line.source, line.order))
+        kind, words = finding.rule if finding else _KINDS[layer], f"raised {raised.text}"
+        layer = min(layer, self._layer_of(finding)) if finding and layer == Layer.PROGRAM else layer
+        return Incident(kind, layer, frozenset(ranks), line, words, confidence=confidence, finding=finding)
 
     # Ends of processes
 
@@ -281,20 +268,14 @@ class Collector:
             # Where the world is not known, NCCL's lines show ranks of communicators: a launcher's say more.
             if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
                 actors = {by_pid}
-            raised = end.raised
-            if end.report.exception and not (actors or raised or end.echo):
+            if end.report.exception and not (actors or end.raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one
-            is_retold = end.report.process == "spawned"  # by its launcher, after it ended the others
-            if (
-                raised is not None
-                and actors
-                and not is_retold
-                and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised))
-            ):
-                yield self._describe_exception(raised, actors)
+            # A launcher that spawned a process tells its exception after it ended the others.
+            raised = None if end.report.process == "spawned" else end.raised
+            if actors and raised and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised)):
+                yield self._tell(raised, actors)
             elif end.echo is not None and actors:
-                layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
-                yield self._describe_exception(end.echo, actors, layer)
+                yield self._tell(end.echo, actors, Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS)
             is_killed = end.code in _KILLS
             yield Incident(
                 "process-killed" if is_killed else "process-ended",
@@ -323,7 +304,6 @@ class Collector:
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
-            is_report = isinstance(notice.event, ProcessEnded)
             agent = _AGENT.search(line.text)
             pid = value(notice, "pid") if "ends-worker" in notice.roles else None  # else that of the launcher
             if pid is not None:
@@ -333,9 +313,8 @@ class Collector:
                 actor = self.actors.actor_by_pid(ended)
                 if ended not in signalled and actor is not None and actor not in lost:
                     words = f"was ended by {report_of(notice).signal}, which its launcher did not send"
-                    yield Incident(
-                        "process-killed", Layer.END, frozenset((actor,)), line, words, is_report=True, is_kill=True
-                    )
+                    who = frozenset((actor,))
+                    yield Incident("process-killed", Layer.END, who, line, words, is_report=True, is_kill=True)
                     continue
             if agent and pid and (entry := agents.get(int(agent[1]))):
                 if (actor := self.actors.actor_by_pid(pid)) is not None:
@@ -346,18 +325,16 @@ class Collector:
                 continue
             if notice.production == "torch/agent-signal-exception" and agents:
                 continue
-            rank = self.actors.rank_in_line(line.text)
-            sent_to = self.actors.actor_by_pid(pid)
+            rank, sent_to = self.actors.rank_in_line(line.text), self.actors.actor_by_pid(pid)
             named: Collection[Actor] = report_of(notice).ranks if rank is None else (rank,)
-            is_of_launcher = not notice.roles.isdisjoint(("ends-worker", "ends-one"))
             yield Incident(
                 "ended-from-outside",
                 Layer.LAUNCHER,
                 frozenset(named if sent_to is None else (sent_to,)),
                 line,
                 _short(notice),
-                is_report=is_report,
-                confidence="likely" if is_of_launcher else "certain",
+                is_report=isinstance(notice.event, ProcessEnded),
+                confidence="certain" if notice.roles.isdisjoint(("ends-worker", "ends-one")) else "likely",
                 notice=notice,
             )
         for notice, actors in agents.values():

@@ -18,9 +18,10 @@ from nccl_inspect import artifacts
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
-from nccl_inspect.judging.evidence import flight_recorder as words
+from nccl_inspect.judging import watchdog as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import value
 from nccl_inspect.judging.watchdog import (
     PAIRWISE,
@@ -36,8 +37,8 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
-from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.actors import Actor, Actors, name_of
+from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import line_seconds
@@ -51,7 +52,6 @@ _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
 _MOST_IN_RING = 16
-_DISORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _FEW = 4
@@ -141,11 +141,11 @@ class Table:
     def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         if still.kind in (artifacts.UNFINISHED, artifacts.PARTLY):
-            return self._lagging("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
+            return blame("call-unfinished", culprits, self._sentence(still, culprits), line, layer=Layer.WAIT)
         is_sure = bool(still.culprits or still.odd)
         named = set(still.odd) or culprits
         kind = _KINDS[still.kind]
-        return self._lagging(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
+        return blame(kind, named, self._sentence(still, named), line, "certain" if is_sure else "likely")
 
     def _judge_lines(
         self, still: Standstill, busy: set[int], line: Evidence | None, *, of_unseen: bool = False
@@ -165,7 +165,7 @@ class Table:
         if is_two_sided or unseen or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
         named = set(still.odd) or culprits
-        return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
+        return blame(_KINDS[still.kind], named, self._sentence(still, named), line)
 
     def _judge_waits(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
@@ -176,7 +176,7 @@ class Table:
         parts = (part for report in reports for part in str(value(report, "members")).split(","))
         if lagging := {int(part) for part in parts if part.strip().isdigit()}:
             text = f"PyTorch's desync report names {ranks_word(lagging)} as lagging"
-            return self._lagging("never-called", lagging, text, line)
+            return blame("never-called", lagging, text, line)
         by_group = _collectives_by_group(self._waits)
         if not by_group:
             return self._judge_pair(line)
@@ -192,7 +192,7 @@ class Table:
                     f"number, or the part of {ranks_word(only)} is stuck"
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
-                return self._lagging("call-unfinished", named, text, line, layer=Layer.WAIT)
+                return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
         return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
@@ -205,7 +205,7 @@ class Table:
         if not absent or len(absent) > len(waiting):
             return None
         text = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
-        return self._lagging("never-called", absent, text, line)
+        return blame("never-called", absent, text, line)
 
     def _judge_rings(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
         """Return ranks that wait for each other: those that are in every ring."""
@@ -229,9 +229,9 @@ class Table:
         links = list_words([call.description for call in held], limit=3)
         if len(core) == 1:
             text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
-            return self._lagging("never-called", core, text, line)
-        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_DISORDER}"
-        return self._lagging("call-unfinished", core, text, line, layer=Layer.WAIT)
+            return blame("never-called", core, text, line)
+        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {look_up('@DISORDER')}"
+        return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
@@ -246,28 +246,14 @@ class Table:
                 text = (
                     f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
                     f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
-                    f"{call}. {_DISORDER}"
+                    f"{call}. {look_up('@DISORDER')}"
                 )
-                return self._lagging("call-unfinished", set(), text, line, layer=Layer.WAIT)
+                return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
             if len(named) > 1:
                 text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
-                return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
+                return blame("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
         return None
-
-    @staticmethod
-    def _lagging(
-        kind: str,
-        who: Iterable[Actor],
-        text: str,
-        line: Evidence | None,
-        confidence: str = "likely",
-        layer: Layer = Layer.PROGRAM,
-    ) -> Incident:
-        """Return the incident of actors for which others wait."""
-        return Incident(
-            kind, layer, frozenset(), line, text, peers=frozenset(who), is_report=True, confidence=confidence
-        )
 
     def _sentence(self, still: Standstill, ranks: set[int]) -> str:
         call = words.work(next((part.call for part in still.waiting if part.call), None), still.group, still.seq)
@@ -311,11 +297,9 @@ class Table:
         Where nothing tells the time, these are the ranks of hosts with others that reported: when the first aborts, its
         launcher ends them.
         """
-        lines = (notice.evidence[-1] for notice in self.facts.job.notices if notice.evidence)
-        times = [when for line in lines if (when := line_seconds(line.text)) is not None]
-        began = min(
-            (when for wait in self._waits if (when := line_seconds(wait.notice.evidence[0].text))), default=None
-        )
+        shown = (line_seconds(notice.evidence[-1].text) for notice in self.facts.job.notices if notice.evidence)
+        times = [when for when in shown if when is not None]
+        began = min(filter(None, (line_seconds(wait.notice.evidence[0].text) for wait in self._waits)), default=None)
         if self._end or self.facts.job.excerpt or (began is not None and max(times) - began > _REPORTING):
             return set()
         reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
@@ -396,7 +380,7 @@ class Table:
             if lost and not self.facts.is_over():
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
                 text = f"RAS has no answer from {ranks_word(lost)}: stopped, dead or left"
-                yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)
+                yield blame("no-answer", lost, text, line, layer=Layer.LOSS)
             if is_told or not answer.mismatches:
                 continue
             late = {rank for member in answer.last_to_come() if (rank := ranks.get(member.pid or -1)) is not None}
@@ -404,7 +388,7 @@ class Table:
                 first = answer.mismatches[0]
                 line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
                 text = f"{ranks_word(late)} launched fewer operations than the others: never called, late or elsewhere"
-                yield self._lagging("out-of-step", late, text, line)
+                yield blame("out-of-step", late, text, line)
 
     # Stages of communicators
 
@@ -432,7 +416,7 @@ class Table:
             text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"
         else:
             text = f"ranks wait for each other in the {wait.stage}"
-        yield self._lagging("never-began", late, text, wait.since)
+        yield blame("never-began", late, text, wait.since)
 
     def _find_late_begins(self) -> Iterator[Incident]:
         """Yield the ranks that did not begin a communicator in which others wait."""
@@ -455,24 +439,14 @@ class Table:
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
         waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
-        yield self._lagging("never-began", idle, text, line)
+        yield blame("never-began", idle, text, line)
 
     def _absent(self, comm: CommunicatorInfo) -> set[Actor]:
         """Return the members that did not begin in time, as far as their ranks are known."""
         late = (begin for begin in comm.begins if not self._precedes_end(begin.source, begin.order))
         found: set[Actor] = {self.actors.actor_by_process(begin.process) for begin in late}
-        members = {begin.member for begin in comm.begins}
-        missing = [member for member in range(comm.nranks) if member not in members]
-        if comm.nranks == self.actors.world:
-            return found | set(missing)
-        here = {self.actors.actor_by_process(begin.process): begin.member for begin in comm.begins}
-        free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
-        for member in missing if ranks_among(here) else ():
-            low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
-            high = min((rank for rank, at in here.items() if isinstance(rank, int) and at > member), default=1 << 30)
-            fits = [rank for rank in free if low < rank < high]
-            found.update(fits if len(fits) == 1 else ())
-        return found
+        is_world = comm.nranks == self.actors.world
+        return found.union(set(range(comm.nranks)) - {begin.member for begin in comm.begins} if is_world else ())
 
 
 @frozen

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import Rule, list_rules
+from nccl_inspect.judging.ends import closed_by_others, silence_of
+from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
-from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, are_together
-from nccl_inspect.story.incident import Incident, Order, before, first_of
+from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
-from nccl_inspect.story.silence import closed_by_others, silence_of
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
-_SILENT = "fell silent before the others lost a connection"
-_ABORTED = "aborted its communicator before the others lost a connection"
-_ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
 _OF_CALLS = (*COMPARED, "left-communicator")
 _MOST_ENTRIES = 6
 _WIDTH = 160
@@ -191,7 +188,9 @@ class Story:
             if not (is_shown or (is_said and effect.actors <= who) or _ONLY_NAME.fullmatch(effect.words)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
         late = {actor for one in lead if one.kind == "never-called" for actor in one.peers}
-        groups = {key: _without_late(some, late) for key, some in groups.items()}
+        for key, some in groups.items():  # who came to a call when the others had given up did not wait in it
+            if len({event.operation for one in some if (event := _wait_of(one))}) == 1:
+                groups[key] = [one for one in some if not one.actors <= late] or some
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
         ordered = [lead, *_sort_by_causes(sorted(telling, key=_when))]
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
@@ -228,9 +227,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         facts: about the job.
         findings: of all rules, without those that others supersede.
     """
-    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     actors = actors_of(facts)
-    joined = [finding for finding in findings if rules[finding.rule].tells]
+    joined = [finding for finding in findings if rules_by_name()[finding.rule].tells]
     incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).collect()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
@@ -242,8 +240,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     incidents = [one for one in incidents if is_over or _is_failure(one)]
-    edges = Edges(actors, incidents, rules)
-    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
+    edges = Edges(actors, incidents)
+    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
         for root in edges.roots:
             if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
@@ -291,37 +289,30 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
         return None  # others lag as well, and their output is there
     is_silent = not absent_ranks(facts)
+    how = "@ABSENT" if not is_silent else "@ABORTED" if silence.has_aborted else "@SILENT"
     last = silence.gone[0].evidence if is_silent and len(silence.gone) == len(who) == 1 else None
     return Incident(
         "fell-silent",
         Layer.END,
         frozenset(who),
         last or first.line,
-        f"{name_of(who)} {(_ABORTED if silence.has_aborted else _SILENT) if is_silent else _ABSENT}",
+        f"{name_of(who)} {look_up(how)}",
         is_report=True,
         confidence="likely",
     )
 
 
-def _take_finding(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+def _take_finding(edges: Edges, findings: Iterable[Finding]) -> Incident | None:
     """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
     if not roots or any(not root.is_foreign or root.kind in TWO_SIDED for root in roots):
         return None
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
-        kind = rules[finding.rule].tells[0]
+        kind = rules_by_name()[finding.rule].tells[0]
         if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
-            return Incident(
-                kind,
-                Layer.PROGRAM,
-                frozenset(),
-                next(iter(finding.evidence), None),
-                finding.summary,
-                peers=frozenset(finding.ranks),
-                is_report=True,
-                confidence=finding.confidence,
-                teller=finding.rule,
-            )
+            told = blame(kind, finding.ranks, finding.summary, next(iter(finding.evidence), None), finding.confidence)
+            told.teller = finding.rule
+            return told
     return None
 
 
@@ -339,12 +330,6 @@ def _rank(incident: Incident) -> tuple[object, ...]:
         tier = 1 if incident.actors or incident.finding else 4
     doubt = {0: 2.5, 1: 1.5}.get(tier, 0.5) if is_possible else 0
     return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
-
-
-def _without_late(incidents: list[Incident], late: set[Actor]) -> list[Incident]:
-    """Return who waited in a call, without those that came to it when the others had given up."""
-    calls = {event.operation for one in incidents if (event := _wait_of(one))}
-    return [one for one in incidents if len(calls) != 1 or not one.actors <= late] or incidents
 
 
 def _sentence(incident: Incident) -> str:

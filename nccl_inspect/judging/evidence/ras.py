@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging import watchdog
 from nccl_inspect.judging.check import Hit
-from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, cite_line
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.watchdog import waits
@@ -53,7 +53,7 @@ def who(member: Member, ranks: Mapping[int, int]) -> str:
 
 def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidence: list[Evidence]) -> Hit:
     """Return a hit that is only a clue while the job is running: RAS may have been asked then, when counts differ."""
-    running = not (facts.job.failed or waits(facts) or flight_recorder.all_standstills(facts))
+    running = not (facts.job.failed or waits(facts) or watchdog.all_standstills(facts))
     known = {**named, "running": running}
     return Hit([], known, ranks, evidence=evidence, confidence="possible" if running else "likely")
 
