@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging import cuda, networks
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
 from nccl_inspect.judging.networks import efa_hints, is_google_network, may_be_google_network
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -119,8 +119,6 @@ _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
 _FEW = 4
 """NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)."""
-_WHOLE = 8
-"""GPUs of the machines that have GPUDirect RDMA on EFA, except the smallest."""
 _BOARD = 8
 """This many GPUs that are all connected to each other have an NVSwitch."""
 _LINKS = 12
@@ -137,28 +135,21 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
         named = {"channels": comm.channels, "comm": comm.id, "machine": facts.platform.name if facts.platform else ""}
-        hit = Hit([], named, ranks=global_ranks(comm, range(comm.nranks)), hosts=comm.hosts)
-        lines = [*comm.layout.channels(), *comm.evidence[:2]]
-        switched = _is_on_nvswitch(facts, comm, paths)
+        is_local = len(comm.hosts) == 1 and comm.nnodes in (None, 1)
+        switched = is_local and _is_on_nvswitch(facts, comm, paths)
         if switched is None:
             unknown.append(Hit(named={**named, "unknown link": True}))
-        elif switched or (nics := None if _is_local(comm) else _nics(facts, comm, paths)):
-            named["nics"] = 0 if switched else nics
-            yield hit.with_fields(paths=paths, evidence=[*lines, *paths.first_lines()[:2]])
-            return
-        elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
-            yield hit.with_fields(named={**named, "one NIC": True}, evidence=[*lines, *shared.first_lines()[:2]])
+        elif switched or (nics := None if is_local else _nics(facts, comm, paths)):
+            lines = [*comm.layout.channels(), *comm.evidence[:2], *paths.first_lines()[:2]]
+            ranks = global_ranks(comm, range(comm.nranks))
+            yield Hit([], named | {"nics": 0 if switched else nics}, ranks, comm.hosts, lines, paths)
             return
     yield from unknown[:1]
 
 
-def _is_local(comm: CommunicatorInfo) -> bool:
-    return len(comm.hosts) == 1 and comm.nnodes in (None, 1)
-
-
 def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
     """Return whether the few channels of a communicator on one host join GPUs on an NVSwitch; None if unknown."""
-    if not _is_local(comm) or (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
+    if (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
         return False
     classes = [kind.pair_class for kind in paths.kinds]
     if all(classes):
@@ -184,24 +175,6 @@ def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
     slow = any(kind.net == "Socket" or kind.transport == "SHM" for kind in paths.kinds)
     devices = min(machine.nics, machine.gpus)
     return devices if whole and net and not slow and comm.channels < devices else None
-
-
-def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selection | None:
-    """Return paths over EFA that share one NIC of each host, on instance types that have four or more.
-
-    Those with GPUDirect RDMA and eight GPUs connected by P2P are p4d and later.
-    """
-    if facts.platform or (comm.channels or 0) > _FEW:
-        return None
-    net = paths.where(lambda kind: kind.transport == "NET")
-    on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
-    local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
-    if not on_efa or not local or networks.slingshot_signs(facts):
-        return None
-    members = set(comm.ranks)
-    gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
-    is_whole = min(gpus, default=0) >= _WHOLE
-    return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:

@@ -260,58 +260,30 @@ def _some_are_left_out(facts: Facts) -> bool:
 def nic_shared(facts: Facts) -> Iterator[Hit]:
     """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
     hosts = [(one, one.shared) for one in idle_nics(facts) if one.meant and one.shared]
-    if hosts:
-        hosts.sort(key=lambda pair: -len(pair[1].ranks))
-        first, shared = hosts[0]
+    hosts.sort(key=lambda pair: -len(pair[1].ranks))
+    for first, shared in hosts[:1]:
         paths, side = facts.inter_host_rdma_paths(), (HOSTS[shared.side], RANKS[shared.side])
         ends = [  # of some of these ranks, with a line that names the NIC which they share
-            paths.filter_values(side, lambda *end, rank=rank: end == (first.host.name, rank))
+            paths.filter_values(side, lambda *end, own=(first.host.name, rank): end == own)
             for rank in sorted(shared.ranks)[:2]
         ]
+        lines = [line for own in ends for line in islice(own.end_lines(shared.side), 1)]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+        named = {
+            "ranks": shared.ranks,
+            "host": first.host.name,
+            "nic": first.shared_name,
+            "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
+            "absent": first.absent,
+            "others": hosts[1:],
+            "policy": policy,
+        }
         yield Hit(
-            named={
-                "ranks": shared.ranks,
-                "host": first.host.name,
-                "nic": first.shared_name,
-                "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
-                "absent": first.absent,
-                "others": hosts[1:],
-                "policy": policy,
-            },
+            [],
+            named,
             ranks=[rank for _, shared in hosts for rank in shared.ranks],
             hosts=[one.host.name for one, _ in hosts],
-            evidence=[
-                *(one.evidence for one, _ in hosts[:2]),
-                *(line for own in ends for line in islice(own.end_lines(shared.side), 1)),
-                *policy[:1],
-            ],
-        )
-    else:
-        yield from _find_only_allowed(facts)
-
-
-def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
-    """Find whole hosts with an NVSwitch, which have several NICs, where a setting leaves all GPUs the same one."""
-    paths, switched = facts.inter_host_rdma_paths(), ranks_in(facts.with_role("nvswitch"))
-    named = [one for one in facts.user_settings("NCCL_IB_HCA") if one.value and not set("^,").intersection(one.value)]
-    used = nics_used(paths)
-    whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= 8 and host.name in used]
-    lists = networks.card_lists(facts)
-    is_one_listed = bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
-    if named and whole and all(len(used[host.name]) == 1 for host in whole) and is_one_listed:
-        first = whole[0]
-        yield Hit(
-            named={
-                "only": f"NCCL_IB_HCA={named[0].value}",
-                "limits": named,
-                "ranks": {*first.ranks},
-                "host": first.name,
-                "more": whole[1:],
-            },
-            ranks=[rank for host in whole for rank in host.ranks],
-            hosts=[host.name for host in whole],
-            evidence=[*named[:1], *paths.first_lines()[:2]],
+            evidence=[*(one.evidence for one, _ in hosts[:2]), *lines, *policy[:1]],
         )
 
 
