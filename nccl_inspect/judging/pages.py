@@ -556,8 +556,12 @@ class _Page:
             yield from self._say_each(facts, settled.find_clues(facts, self.rule.name))
 
     def explain(self, facts: Facts, findings: Sequence[Finding]) -> Iterator[Result]:
-        """Judge what the function of the page finds in the facts and all findings."""
+        """Judge what the function of the page finds in the facts and all findings, or those that it may explain."""
         assert self._check
+        if self.rule.may_cause:
+            from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
+
+            findings = workloads.faults(self.rule.name, findings)
         return self._say_each(facts, self._check(facts, findings))
 
     def tell(self, facts: Facts, account: Account) -> Finding:

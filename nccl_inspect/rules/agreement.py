@@ -123,9 +123,8 @@ class Source(NamedTuple):
     step: str
 
 
-def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def setting_from_file(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find the variables that findings blame in manifests and scripts, set to the same value or to another one."""
-    effects = workloads.faults("setting-from-file", findings)
     sources = group_values((source.variable.name, source) for source in _sources(facts)) if effects else {}
     settings = [(effect, setting) for effect in effects for setting in _settings(facts, effect)]
     blamed = [

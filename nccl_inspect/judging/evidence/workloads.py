@@ -37,6 +37,11 @@ class Case(NamedTuple):
     pod: Pod
     container: Container
 
+    @property
+    def is_docker(self) -> bool:
+        """Return whether it is a container of Docker, which no manifest describes."""
+        return self.pod.kind == "container"
+
     def line(self, text: str, line: int = 0) -> Evidence:
         """Return a line of evidence: that line, or by default the one where the container is defined."""
         where = f"{self.container.path} ({self.container.name})" if self.container.name else self.container.path
