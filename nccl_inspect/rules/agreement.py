@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
 from nccl_inspect.judging import siblings
-from nccl_inspect.judging.agreement import (
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is_fatal, value
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.judging.siblings import (
     AGREEMENTS,
     Agreement,
+    Odd,
     errors_of,
     owners,
     ranks_with_interface,
     ranks_without,
     with_own_ranks,
 )
-from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is_fatal, value
-from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
-from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.siblings import Odd
+from nccl_inspect.judging.transfers import is_connected
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Selection, Setting

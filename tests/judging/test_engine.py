@@ -17,8 +17,8 @@ from nccl_inspect import judge
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
-from nccl_inspect.judging.agreement import AGREEMENTS
 from nccl_inspect.judging.facts import Facts, is_before
+from nccl_inspect.judging.siblings import AGREEMENTS
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 

@@ -15,7 +15,7 @@ from rule_pages import RULES
 import nccl_inspect
 from nccl_inspect.event.base import Process
 from nccl_inspect.judge import gather_facts
-from nccl_inspect.judging import placeholders
+from nccl_inspect.judging import places
 from nccl_inspect.judging.places import pod_of
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.model.finding import Finding
@@ -120,7 +120,7 @@ _PIDS = "<pid>: 100, 101 on n1; 102, 103 on n2"
 def fill_step(step: str, log: str, about: dict[str, list[int] | list[str]]) -> str:
     known = {"rule": "r", "category": "c", "severity": "error", "confidence": "likely"}
     finding = Finding(**known, summary="s", cause="c", impact="i", fix=[step], **about)  # type: ignore[arg-type]
-    placeholders.fill(gather_facts(nccl_inspect.read(log.encode())), [finding])
+    places.fill(gather_facts(nccl_inspect.read(log.encode())), [finding])
     return finding.fix[0]
 
 
