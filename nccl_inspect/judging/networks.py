@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, GdrDecision, NetDevices, OfiProvider
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import error_of, value
@@ -210,9 +211,13 @@ def is_on_one_host(facts: Facts) -> bool:
     return bool(comms) and not facts.spans_hosts() and named and whole
 
 
-def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
-    """Return the lines of a clue: signs of the better network, and NCCL's reports of no card and of selecting TCP."""
-    return [*list(signs)[:3], *[*fallback.missing[:1], *fallback.stated, *fallback.missing[1:]][:2]]
+def suspect(
+    tcp: Fallback, signs: Iterable[Evidence], named: Mapping[str, object], is_wanted: object, is_sure: object
+) -> Hit:
+    """Return a clue: signs of the better network, and NCCL's reports of no card and of selecting TCP."""
+    lines = [*list(signs)[:3], *[*tcp.missing[:1], *tcp.stated, *tcp.missing[1:]][:2]]
+    doubts = {"idle": tcp.may_be_idle or not is_wanted, "doubtful": tcp.may_be_idle or not is_sure}
+    return Hit(named={**named, **doubts}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=lines)
 
 
 SLINGSHOT_PROVIDER = "cxi"

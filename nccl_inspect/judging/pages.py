@@ -82,7 +82,6 @@ from typing import Any
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, life, networks, propagated_errors, remedies, transfers
@@ -110,6 +109,17 @@ from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, l
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
+
+
+DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
+    "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
+    "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
+    "cost": lambda facts, _: impact.over_tcp(facts.platform),
+    "machine": lambda facts, _: facts.platform and facts.platform.name,
+    "AMD": lambda facts, _: facts.is_rccl(),
+}
+"""What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
+``cost`` of TCP, the type of the ``machine``, and whether its GPUs are of ``AMD``."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -152,7 +162,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: propagated_errors.frames(facts, int(words[0]), tuple(words[1:])),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
-    "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
+    "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
@@ -160,7 +170,7 @@ a ``role`` (``uncaught``: but those that the program survived), each ``warning``
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
 those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
 of its files, and those with a ``result`` that nothing explains.
-``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
+``settings`` of these variables and ``paths`` over a transport have fields, too; lines that the ``job`` has apart
 (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
@@ -181,14 +191,7 @@ CONDITIONS: dict[str, Condition] = {
     "used": lambda facts, notices, _: bool(
         facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
     ),
-    "printed": lambda facts, *_: bool(facts.job.last_lines),
-    "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
-    "gdr": lambda facts, *_: any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
-    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not CONDITIONS["gdr"](facts, [], []),
-    "net": lambda facts, _, nets: any(
-        (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
-    ),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
@@ -218,10 +221,9 @@ CONDITIONS: dict[str, Condition] = {
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
 initialization), ``connected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
 models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
-later or ``printed`` a line, with the ``timeout`` of a collective.
-Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
-over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or only without
-(``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
+later.
+Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``. Whether
+there is a statement (``stated``), another error comes before the first one (``preceded``), and
 whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
 whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
 ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
@@ -616,6 +618,8 @@ class _Page:
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
         head, *others = cases(self._block, self.rule.name)
+        derived = {name: find(facts, hit) for name, find in DERIVED.items() if name in self._block}
+        hit = hit.with_fields(named={name: given for name, given in derived.items() if given} | {**hit.named})
         fitting = [
             case
             for case in others

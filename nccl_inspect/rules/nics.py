@@ -25,7 +25,6 @@ from nccl_inspect.judging.facts import (
     ranks_concerned,
     ranks_in,
 )
-from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import is_google_network
 from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
@@ -541,9 +540,9 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     hardware = bool(networks.ib_hints(facts)) or network in ("ib", "roce")
     ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.name.startswith("ib")]
     proved = [*networks.ib_cards(facts), *first_evidence(ipoib[:2])]
-    lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
+    lines = evidence_of_settings(settings)
     if (hardware or proved) and not (by_plugin or facts.job.paths or networks.is_on_one_host(facts)):
-        named = {"cards": True, "cost": cost, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
+        named = {"cards": True, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
         yield Hit([], named, evidence=[*lines, *(proved or networks.ib_hints(facts))], settings=settings)
         return
     # From 2.29 on, GPU-initiated networking requests InfiniBand, which was never loaded.
@@ -551,7 +550,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     warned = [notice for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
     yield Hit(
         [],
-        {"cost": cost, "by plugin": by_plugin, "hardware": hardware},
+        {"by plugin": by_plugin, "hardware": hardware},
         ranks=facts.ranks_with(settings),
         hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
         evidence=[*lines, *warned, *slow.first_lines()[:2]],
@@ -691,15 +690,12 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
     named = {
-        "words": networks.paths_in_words(paths) if paths else "",
-        "cost": over_tcp(facts.platform),
         "unusable": unusable[0].message if unusable else "",
         "without": hosts_in(without),
         "verbs": verbs,
         "listed": listed,
         "named": [] if verbs else listed,
         "excluded": all(setting.value.startswith("^") for setting in listed),
-        "machine": facts.platform,
     }
     hints = networks.ib_hints(facts)
     if paths and (expected or hints):
@@ -715,11 +711,6 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     is_wanted = bool(expected or cards or wishes)
     is_likely = is_wanted or (verbs and facts.platform is None)
     if tcp and is_likely and not networks.settings_without_ib(facts) and not networks.slingshot_signs(facts):
-        named |= {
-            "shown": cards,
-            "expected": expected or cards,
-            "idle": tcp.may_be_idle or not is_wanted,
-            "doubtful": tcp.may_be_idle or not (expected or cards),
-        }
         signs = [*cards[:2], *first_evidence(verbs)[:1], *wishes[:1]]
-        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=networks.clue_evidence(signs, tcp))
+        named |= {"shown": cards, "expected": expected or cards}
+        yield networks.suspect(tcp, signs, named, is_wanted, expected or cards)

@@ -21,7 +21,6 @@ from nccl_inspect.judging.impact import (
     Rate,
     against_nvlink,
     compare_rates,
-    current_rate,
     p2p,
 )
 from nccl_inspect.judging.impact import network as network_of
@@ -30,7 +29,6 @@ from nccl_inspect.judging.networks import (
     is_google_network,
     may_be_google_network,
     over_tcp_provider,
-    paths_in_words,
 )
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -85,7 +83,6 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         nvlink = facts.platform is not None and bool(facts.platform.nvlink)
         named = {
             "set": settings,
-            "net": current_rate(pairs, facts.platform),
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }
@@ -102,7 +99,6 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
     if idle:
         named = {
             "kinds": sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}),
-            "machine": machine.name if machine else "the machine",
             "cost": against_nvlink(idle, machine),
             "off": [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")],
             "refused": facts.with_event(P2pRefused),
@@ -181,7 +177,7 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         slow = local_over_net(facts)
         yield Hit(
             settings=settings,
-            named={"slow": bool(slow), "net": current_rate(slow, facts.platform)},
+            named={"slow": bool(slow)},
             hosts=slow.hosts() or None,
             evidence=evidence_of_settings(settings),
             paths=slow,
@@ -226,7 +222,6 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "from a list": possible,
         "fabric": fabric,
         **{_RCCL_WARNS[notice.production]: True for notice in warned},
-        "AMD": facts.is_rccl(),
         "unmeasured": fast is None,
         "unknown": fast is P2P,
         "fast": fast,
@@ -348,7 +343,6 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     off = [] if over_tcp else networks.settings_without_gdr(facts)
     some, direct = paths.where(lambda kind: kind.gdr == "partial"), network_of(facts.platform)
     named = _steer(facts, paths, reasons) | {
-        "who": paths_in_words(paths),
         "partial": len(some),
         "only partial": len(some) == len(paths),
         "missing": any(kind.gdr is False for kind in paths.kinds),
@@ -413,11 +407,9 @@ def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, o
         "distance": networks.distance_in_words(distance, facts) if distance else "",
         "chip": machine and machine.gdr_since is not None and (machine.gdr is None or chip_off),
         "chip_off": chip_off,
-        "machine": machine and machine.name,
         "since": machine and machine.gdr_since,
         "releases": facts.job.nccl_versions,
         "EFA": network == "efa" or (network is None and any("Libfabric" in kind.detail for kind in paths.kinds)),
-        "AMD": facts.is_rccl(),
     }
 
 
@@ -611,7 +603,7 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
         paths = facts.paths_of(comm)
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
-        named = {"channels": comm.channels, "comm": comm.id, "machine": facts.platform.name if facts.platform else ""}
+        named = {"channels": comm.channels, "comm": comm.id}
         is_local = len(comm.hosts) == 1 and comm.nnodes in (None, 1)
         switched = is_local and _is_on_nvswitch(facts, comm, paths)
         if switched is None:
@@ -690,7 +682,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(unready, named)
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
-        named = {"slow": True, "off": off, "net": current_rate(slow, machine), "nvlink": NVLINK[5], "refused": True}
+        named = {"slow": True, "off": off, "nvlink": NVLINK[5], "refused": True}
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})

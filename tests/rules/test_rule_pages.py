@@ -95,7 +95,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     may_have = (
         "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel"
     )
-    always = set(may_have.split())
+    always = {*may_have.split(), *pages.DERIVED}
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"no field of a statement, and nothing that the module finds out: '{' '.join(rest)}'"
