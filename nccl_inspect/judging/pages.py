@@ -1,69 +1,53 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
-``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
-each of them.
+``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT # INTRODUCTION`` precedes
+each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
+declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
-fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
-
-* ``about``: which statements, settings or paths the finding is about, those of the first such line first. ``errors``
-  (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``SOURCES`` or the
-  names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
-  ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
-  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``.
-  A number in front takes only the first ones, ``-1`` the last one.
-* ``beside``: statements that are added to these, and settings that are shown with them, where there are some;
-  ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
+* ``about``: which statements, settings or paths the finding is about, those of the first such line that finds some.
+  ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
+  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``:
+  ``¦`` separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
+  ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
+  first ones, ``-1`` the last one.
+* ``beside``: statements that are added to these, and settings that are shown with them, where there are some; ``NAME =
+  …`` gives them a name. ``known: NAME = …`` names others without showing them.
 * ``ranks``: the fields in which these statements name the ranks that they are about.
-* ``each``: ``about`` makes a finding for each ``about``, and not only for the first one that finds something;
-  ``production`` one for each production.
-* ``except``: a condition on each statement for which it needs no finding.
-* ``unless``: a condition under which the rule is silent.
+* ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
+* ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
+  silent.
 * ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
-step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
-``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`);
-``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
-the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
-``judging/steps.txt``.
-
-``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found; ``*`` is any other.
-
-``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
-``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
+step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence``, ``action`` and ``fatal:
+yes``. With ``stops`` instead of ``impact``, how the job continued decides what the impact is
+(:func:`_judge_continuation`); ``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of
+``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found;
+``*`` is any other. ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer
+it: ``platform``, ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
 statements, where there are none of those above. The words behind ``#`` follow "If" on the page. ``KEY if CONDITION:
 VALUE`` is a case of one line. Of the cases that hold, the first that has a key gives its value. Conditions are
-``CONDITIONS``.
+``CONDITIONS``; ``&`` joins them, ``not`` negates one.
 
-``{message}``, ``{text}``, ``{told}`` and ``{count}`` stand for the message of the first statement, its text without
-what its program puts in front, what follows its first colon, and the number of statements (``{count NOUN}`` with a
-noun); the name of a field in braces for its value in the first statement that has one, ``{all FIELD}`` for its values.
-Other braces stand for themselves.
+``{message}``, ``{text}``, ``{told}`` and ``{count}`` are ``PLACEHOLDERS``; the name of a field in braces stands for its
+value in the first statement that has one, ``{all FIELD}`` for its values, ``{count NOUN}`` for the number of
+statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
+about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
+what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
+NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}``
+stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come
+from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
+empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
 
-``{settings}`` and ``{paths}`` are those that the finding is about, or which are beside it; ``{more}`` the other
-statements than the first.
-
-Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no
-sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
-with values for names in braces; what is not empty is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
-compares). ``NAME(facts, findings)`` sees those of all other
-rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
-``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
-A fault in files from machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``,
-``costs`` and ``steps``.
-
-``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
-only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
-a step for each of its values.
-
-A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
-number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD of NAME}`` for a field of such statements. Of
-settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
-they are and where they come from. The sources of rates in ``impact`` are those of the finding; ``{SHM}`` is a figure of
-:mod:`nccl_inspect.judging.impact`.
+Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
+It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
+is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``NAME(facts, findings)`` sees those of all
+other rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``,
+is ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it. A fault in files from
+machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``, ``costs`` and
+``steps``.
 """
 
 from __future__ import annotations
@@ -109,8 +93,6 @@ from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, l
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
-
-
 DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
     "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
