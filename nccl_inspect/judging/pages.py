@@ -87,6 +87,7 @@ from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
+from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, list_words, ranks_word, some_names
@@ -122,8 +123,8 @@ PLACEHOLDER = compile_later(
 )
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
-Thing = Notice | Setting | Evidence | PathKind
-Things = Sequence[Notice | Setting | Evidence] | Selection
+Thing = Notice | Setting | Evidence | PathKind | Platform
+Things = Sequence[Notice | Setting | Evidence | Platform] | Selection
 SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -145,6 +146,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "frames": lambda facts, _, words: propagated_errors.frames(facts, int(words[0]), tuple(words[1:])),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
     "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
+    "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
@@ -152,8 +154,8 @@ a ``role`` (``uncaught``: but those that the program survived), each ``warning``
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
 those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
 of its files, and those with a ``result`` that nothing explains.
-``settings`` of these variables and ``paths`` over a transport have fields, too; lines that the ``job`` has apart
-(``repeated``) have none."""
+``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
+``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -179,6 +181,7 @@ CONDITIONS: dict[str, Condition] = {
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
+    "local": lambda facts, *_: networks.is_on_one_host(facts),
     "gpu": lambda facts, _, models: (
         facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
     ),
@@ -201,13 +204,12 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
-models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
-later.
-Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``. Whether
-there is a statement (``stated``), another error comes before the first one (``preceded``), and
-whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
-whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
+initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
+certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, or NCCL was ``used`` later.
+Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
+Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
+is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
+other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
 ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
 ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 

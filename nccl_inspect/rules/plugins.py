@@ -217,21 +217,6 @@ def _share(machine: Platform, gpus: int) -> int:
     return max((machine.nics or 0) * min(gpus, machine.gpus or 1) // (machine.gpus or 1), 1)
 
 
-def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
-    """Find a failed search for a provider if the machine has no EFA, or the whole job is on one host."""
-    failed = facts.with_role("searches-failed")
-    platform = facts.platform
-    without = platform is not None and platform.network not in (None, "efa")
-    comms = facts.job.communicators
-    alone = bool(comms) and hosts_in(failed) <= {host for comm in comms for host in comm.hosts}
-    for comm in comms:
-        is_whole = len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
-        alone &= is_whole if comm.nnodes is None else comm.nnodes == 1
-    if failed and not facts.job.failed and (without or alone):
-        named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
-        yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
-
-
 def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     """Find the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV.
 

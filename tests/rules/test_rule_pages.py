@@ -93,7 +93,8 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     asked = "\n".join(map("".join, conditions)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = (
-        "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel"
+        "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel "
+        "idle doubtful"
     )
     always = {*may_have.split(), *pages.DERIVED}
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
