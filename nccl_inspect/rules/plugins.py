@@ -44,7 +44,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
         tcp, verbs = networks.fallback(facts), networks.lacking_verbs(facts)
         if is_named or (needed and not is_on_one_host):
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
-            named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
+            named |= {"files": files, "named": is_named}
             yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
         elif tcp and verbs and not facts.paths("intra"):
             shown = [*missing[:2], *verbs[:1]]
@@ -68,17 +68,15 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         "better": better,
         "google": google,
         "verbs": verbs,
-        "none found": facts.notices("nccl/net-ib-none"),
         "unsought": not verbs and not facts.notices("nccl/net-ib-none") and _is_not_sought(facts),
     }
     if signs and not google:
-        dialects = {notice.event.dialect for notice in facts.job.notices if notice.event}
         named |= {
             "slingshot": True,
             "other provider": networks.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
             "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
             or facts.with_role("no-provider"),
-            "tried": "aws-ofi-nccl" in dialects,
+            "tried": networks.ofi_lines(facts),
         }
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
@@ -144,11 +142,9 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
     if failed:
         known = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)  # codes whose cause is known
         specific = [notice for notice in failed if transfers.efa_code(notice) in known]
-        first = (specific or failed)[0]
-        code = transfers.efa_code(first)
+        failed.sort(key=lambda one: one not in specific)
+        code = transfers.efa_code(failed[0])
         named = {
-            "peer": value(first, "peer_host"),
-            "error": value(first, "error"),
             "code": "" if code is None else str(code),
             "specific": specific,
             "zero-copy": code == 4125,
@@ -279,7 +275,6 @@ def efa_security_group(facts: Facts) -> Iterator[Hit]:
         banner = facts.notices("aws-ofi-nccl/ofi-security-group-banner")
         banner = [notice for notice in banner if "security group" in notice.message]
         named = {
-            "error": value(failed[0], "error"),
             "banner": banner,
             "unknown": any(map(_is_unknown, failed)),
             "unreachable": apart and transfers.efa_code(failed[0]) == transfers.EFA_UNREACHABLE,
