@@ -368,26 +368,21 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
                 _add_culprits(facts, finding, _compare_ranks(facts, finding, nics))
 
 
-@frozen
-class _Case(Frozen):
-    """The comparison for a finding."""
-
-    group: Population
-    traits: Traits
-    scene: Scene
+_Case = tuple[Population, Traits, "Scene"]
+"""The comparison for a finding."""
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
+    group, traits, scene = case
     # The preference among traits that explain the same; a rank reports its own fault, and names its NIC.
-    first = ("host", "nic", "gpu", "rank") if case.scene.noun in ("path", "end") else ("nic", "host", "rank", "gpu")
+    first = ("host", "nic", "gpu", "rank") if scene.noun in ("path", "end") else ("nic", "host", "rank", "gpu")
     order = (*first, "rail", "communicator", "setting", "version")
-    explanation = explain(case.group, case.traits.known, order)
-    good = case.group.goods
+    explanation, good = explain(group, traits.known, order), group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
 
     def culprit(count: TraitCount) -> Culprit:
-        kind, name, side = case.traits.known[count.trait]
-        ranks = ranks_of[name] if kind == "host" and name in ranks_of else sorted(case.traits.ranks[count.trait])
+        kind, name, side = traits.known[count.trait]
+        ranks = ranks_of[name] if kind == "host" and name in ranks_of else sorted(traits.ranks[count.trait])
         return Culprit(kind, name, count.bad, count.bad + count.good, good - count.good, side, ranks)
 
     named, beside = ([culprit(count) for count in counts] for counts in (explanation.culprits, explanation.beside))
@@ -397,7 +392,7 @@ def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
     if not named or (is_stated and not facts.job.paths):
         return
     finding.culprits = [*named, *beside]
-    scene = case.scene.with_fields(bad=len(case.group.bad), good=good, explained=explanation.explained)
+    scene = scene.with_fields(bad=len(group.bad), good=good, explained=explanation.explained)
     finding.where = tell(named, beside, scene, facts.job)
     step = find_step(named, beside, scene, facts.job)
     if step and finding.severity != "info" and not is_stated:
@@ -430,11 +425,11 @@ def _compare_paths(facts: Facts, results: Results, finding: Finding, bad: Select
         paths = facts.inter_host_rdma_paths()
         lacking = traits.list_ends(bad & paths, lambda end: not end.gdr)
         group = _make_population(lacking, traits.list_ends(paths, lambda end: end.gdr))
-        return _Case(group, traits, Scene("end", scope, hosts))
+        return group, traits, Scene("end", scope, hosts)
     shared = {kind.net for kind in bad.kinds} & {kind.net for kind in good.kinds}
     traits = Traits(facts.job, _find_differences(facts), with_nics=bool(shared - {None}))
     group = Population(traits.list_each(bad) if good else [], partial(traits.select_paths, good), len(good))
-    return _Case(group, traits, Scene("path", scope, hosts))
+    return group, traits, Scene("path", scope, hosts)
 
 
 def _make_population(
@@ -462,14 +457,14 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
     scene = Scene("rank" if finding.ranks else "host", "any", len(hosts))
-    return _Case(_make_population(bad, good, 1, _OF_MESSAGES), traits, scene)
+    return _make_population(bad, good, 1, _OF_MESSAGES), traits, scene
 
 
 def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
     bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
     good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    return _Case(_make_population(bad, good, hidden=_OF_MESSAGES), traits, Scene("pair", "any", 0))
+    return _make_population(bad, good, hidden=_OF_MESSAGES), traits, Scene("pair", "any", 0)
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:

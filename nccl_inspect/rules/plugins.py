@@ -329,13 +329,10 @@ def _suspect(facts: Facts, tcp: networks.Fallback, named: dict[str, object], lin
     # Stronger than the plugin's presence: images for all kinds of machines contain it.
     asked = ("efa", "libfabric", "aws libfabric")
     requests = [one for one in facts.settings("FI_PROVIDER", "NCCL_NET") if one.value.lower() in asked]
-    requests += [one for one in facts.job.environment if one.name.startswith("FI_EFA_") and one.source != "plugin"]
     warned = facts.notices("libfabric/libfabric-warning")
     warned = [n for n in warned if value(n, "provider") == "efa" or "provider efa" in str(value(n, "text"))]
     shown = [*facts.with_event(OfiPlatform), *warned]
-    on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
-    notices = [*shown[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
-    signs = first_evidence(notices) + evidence_of_settings(requests, 1)
+    signs = first_evidence(shown[:2]) + evidence_of_settings(requests, 1)
     in_ec2 = facts.spans_hosts() and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
@@ -386,7 +383,6 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
                 "late": _text(late[0]) if late else "",
                 "waiting": waiting,
                 "nanos": nanos and int(nanos) // 10**9,
-                **({name: value(late[0], name) for name in ("peer", "interface", "what")} if nanos else {}),
                 "seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0),
                 "refused": any("111" in text or "refused" in text for text in texts) and not own,
                 "works": works and not ended,
