@@ -565,39 +565,38 @@ class _Page:
         name, declared = self.rule.name, self._declared
         each, excepted = declared.get("each", ()), declared.get("except", ())
         for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-            every, settings, lines, paths = _sort([find_things(name, facts, source) for source in sources])
-            spared = [one for one in every if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
+            found = _sort([find_things(name, facts, source) for source in sources])
+            spared = [one for one in found.notices if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
             if spared:
                 yield Effects(spared)
             ids = set(map(id, spared))
-            notices = [one for one in every if id(one) not in ids]
-            if not (notices or settings or lines or paths):
+            notices = [one for one in found.notices if id(one) not in ids]
+            if not (notices or found.settings or found.evidence or found.paths):
                 continue
             by_production = group_values((one.production, one) for one in notices)
             for some in by_production.values() if "production" in each else [notices]:
-                hit = self._look_beside(facts, (some, settings, lines, paths))
+                hit = self._look_beside(facts, found.with_fields(notices=some))
                 if not any(is_met(text, facts, hit, name) for text in declared.get("unless", ())):
                     yield self._say(facts, hit, sources)
             if "about" not in each:
                 return
 
-    def _look_beside(self, facts: Facts, found: _Sorted) -> Hit:
+    def _look_beside(self, facts: Facts, hit: Hit) -> Hit:
         """Return what the page is about, with what it shows beside it, and what it knows."""
-        notices, settings, lines, paths = found
+        lines = [*(hit.evidence or ())]
         stated = self._declared.get("beside", [])
         known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
-        shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(stated)])])
-        named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
+        beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
-        hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
         if "ranks" in self._declared:
-            hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *self._declared["ranks"][0].split()))
-        if beside:
-            named |= {"settings": settings or beside}
-            lines = [*paths.first_lines()[:3]] if paths else []
-            hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
-        return hit
+            hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
+        if beside.settings:
+            named |= {"settings": hit.settings or beside.settings}
+            lines = [*hit.paths.first_lines()[:3]] if hit.paths else []
+            hit = hit.with_fields(evidence=[*lines, *beside.notices, *hit.settings, *beside.settings])
+        return hit.with_fields(notices=beside.notices, named=named)
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
@@ -653,17 +652,16 @@ class _Page:
         )
 
 
-_Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
-
-
-def _sort(found: list[Things]) -> _Sorted:
-    """Return which of some things are statements, settings, lines and paths, each once."""
+def _sort(found: list[Things]) -> Hit:
+    """Return a hit with the statements, settings, lines and paths of some things, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
-    notices = [one for one in each if isinstance(one, Notice)]
-    settings = [one for one in each if isinstance(one, Setting)]
-    lines = [one for one in each if isinstance(one, Evidence)]
-    return notices, settings, lines, reduce(or_, several) if several else None
+    return Hit(
+        [one for one in each if isinstance(one, Notice)],
+        settings=[one for one in each if isinstance(one, Setting)],
+        evidence=[one for one in each if isinstance(one, Evidence)] or None,
+        paths=reduce(or_, several) if several else None,
+    )
 
 
 _SOUND = "none visible in this log: all communicators were finalized in order"
