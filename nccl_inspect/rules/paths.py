@@ -10,7 +10,7 @@ from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, networks, propagated_errors
-from nccl_inspect.judging.check import Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import (
@@ -353,18 +353,12 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
         "usual": _should_have_it(facts, paths),
     }
     named["sure"] = named["capable"] or refused or off or (weak and over_tcp) or named["usual"]
-    settings = off or [
-        setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if named["limits"] and _limits(setting.value)
+    lines: list[Evidence | Notice | Setting] = [
+        *(off or _limiting(facts, paths)),
+        *paths.first_lines()[:3],
+        *reasons[:2],
     ]
-    return Hit(
-        [],
-        named,
-        evidence=[*settings, *paths.first_lines()[:3], *reasons[:2]],
-        paths=paths,
-        settings=off,
-        ranks=paths.ends(),
-        hosts=paths.hosts(),
-    )
+    return Hit([], named, paths.ends(), paths.hosts(), lines, paths, settings=off)
 
 
 def _find_signs(facts: Facts) -> Iterator[Hit]:
@@ -395,15 +389,14 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
 
 def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, object]:
     """Return what decides the cause and the steps."""
-    daemon, distance = networks.google_daemon(paths), networks.first_too_far(reasons)
-    machine = facts.platform
+    machine, distance = facts.platform, networks.first_too_far(reasons)
     network = machine.network if machine else None
     # The link between chips (Grace), over which NCCL uses it by default from some release on.
     chip_off = [setting for setting in facts.settings("NCCL_NET_GDR_C2C") if setting.value == "0"]
     return {
         "tcp provider": over_tcp_provider(facts),
-        "daemon": daemon,
-        "limits": [] if daemon else [one for one in facts.settings("NCCL_NET_GDR_LEVEL") if _limits(one.value)],
+        "daemon": networks.google_daemon(paths),
+        "limits": _limiting(facts, paths),
         "distance": networks.distance_in_words(distance, facts) if distance else "",
         "chip": machine and machine.gdr_since is not None and (machine.gdr is None or chip_off),
         "chip_off": chip_off,
@@ -413,9 +406,10 @@ def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, o
     }
 
 
-def _limits(level: str) -> bool:
-    """Return whether a level forbids most pairs of NIC and GPU; Google's guide sets it."""
-    return level.upper() in ("PIX", "1")
+def _limiting(facts: Facts, paths: Selection) -> list[Setting]:
+    """Return levels that forbid most pairs of NIC and GPU; Google's guide sets one."""
+    levels = [] if networks.google_daemon(paths) else facts.settings("NCCL_NET_GDR_LEVEL")
+    return [one for one in levels if one.value.upper() in ("PIX", "1")]
 
 
 def _should_have_it(facts: Facts, paths: Selection) -> bool:
@@ -457,8 +451,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     names = {name for (names,) in paths.distinct("communicators") for name in names}
     sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
     has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
-    is_capable = bool(facts.platform and facts.platform.gdr) or has_one_each
-    daemon, far = networks.google_daemon(paths), networks.first_too_far(reasons)
+    is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
     yield Hit(
         named={
             "whole": some_names(sorted(whole)),
@@ -468,7 +461,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
             "side": hosts,
             "off": read_off,
             "normal": only_senders and not (read_off or reasons or is_capable),
-            "daemon": daemon,
+            "daemon": networks.google_daemon(paths),
             "distance": networks.distance_in_words(far, facts) if far else "",
             "reason": reasons[0].message if reasons else "",
         },
