@@ -12,7 +12,7 @@ from nccl_inspect.event.types import BootstrapInterface, GdrDecision, NetDevices
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.judging.propagated_errors import frames
-from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
@@ -499,17 +499,6 @@ def named_nics(notices: Iterable[Notice]) -> list[str]:
     return [str(name) for name in dict.fromkeys(names) if name is not None]
 
 
-_CLASSES = (
-    ((2, 27, 5), "LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS"),
-    ((2, 27), "LOC NVL NVB C2C PIX PXB PXN P2C PHB SYS"),
-    ((2, 26), "LOC NVL NVB C2C PIX PXB PXN PHB SYS"),
-    ((2, 12), "LOC NVL NVB PIX PXB PXN PHB SYS"),
-    ((2, 8), "LOC NVL NVB PIX PXB PHB SYS"),
-    ((2, 6), "LOC NVL PIX PXB PHB SYS"),
-)
-"""The classes from near to far, and the first release with this numbering."""
-
-
 def first_too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
     """Return the first distance that is too long; None if any reason is missing support."""
     decisions = [(notice.roles, notice.event) for notice in reasons if isinstance(notice.event, GdrDecision)]
@@ -519,8 +508,9 @@ def first_too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
 
 def distance_in_words(far: GdrDecision, facts: Facts) -> str:
     """Return the distance and its limit in words, with the names of the numbers if the releases agree about them."""
+    classes = list_table("distance").items()
     names = {  # an inferred release may be any of a range
-        "" if "inferred" in release else next((names for first, names in _CLASSES if order(release) >= first), "")
+        "" if "inferred" in release else next((names for first, names in classes if order(release) >= order(first)), "")
         for release in facts.job.nccl_versions
     }
     words = []

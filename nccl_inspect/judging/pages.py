@@ -82,7 +82,7 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
+from nccl_inspect.judging.statements import find_text, is_propagated_error, list_table, message_of
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged
 from nccl_inspect.model.job import PathKind, Selection, Setting
@@ -780,21 +780,6 @@ def _list_effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             yield _wrap(capitalize(_general_text(f"{words}.")))
 
 
-IN_GENERAL = {
-    **dict.fromkeys(("who", "suspected", "possible", "blamed", "silent"), "these ranks"),
-    **dict.fromkeys(("absent", "missing", "late"), "the missing ranks"),
-    **{"outliers": "the outliers", "peers": "of ranks", "usual": "most", "odd": "the ranks that differ"},
-    **{"behind": "the late ranks", "owners": "the ranks that have it", "rank": "N", "home": "from their hosts"},
-    "tasks": "these tasks",
-    **{"own": "that process", "place": "that place", "begin": "its first line", "elsewhere": "there"},
-    **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
-    **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
-    **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
-    **{"share": "a part", "source": "measured", "gone": "the ranks that are gone", "line": "the exception"},
-}
-"""How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
-
-
 def _general_text(text: str) -> str:
     """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
 
@@ -805,7 +790,7 @@ def _general_text(text: str) -> str:
         if form == "does":
             return "are" if word == "be" else word
         in_command, named = match.end() <= match.string.find(remedies.COMMENT), f"<{form or name}>"
-        return str(FIGURES.get(name) or (named if in_command else IN_GENERAL.get(name, named)))
+        return str(FIGURES.get(name) or (named if in_command else list_table("general").get(name, named)))
 
     text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):

@@ -15,6 +15,7 @@ from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import cuda
 from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
+from nccl_inspect.judging.statements import list_table
 from nccl_inspect.judging.transfers import REFUSED, failed_connections, retried_connections
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
@@ -45,32 +46,12 @@ class Agreement(Frozen):
     """A variable that makes NCCL ignore this one."""
 
 
-AGREEMENTS = (
-    Agreement("NCCL_ALGO", echoed=True),
-    Agreement("NCCL_PROTO", echoed=True),
-    Agreement("NCCL_MAX_NCHANNELS", echoed=True),
-    Agreement("NCCL_MIN_NCHANNELS", echoed=True),
-    Agreement("NCCL_MAX_CTAS"),
-    Agreement("NCCL_MIN_CTAS"),
-    Agreement("NCCL_BUFFSIZE", echoed=True),
-    Agreement("NCCL_NTHREADS", echoed=True),
-    Agreement("NCCL_CUMEM_ENABLE", "transport", echoed=True),
-    Agreement("NCCL_CUMEM_HOST_ENABLE", "transport"),
-    Agreement("NCCL_NVLS_ENABLE", echoed=True),
-    Agreement("NCCL_COMM_ID", "address"),
-    Agreement("NCCL_NET", "network"),
-    Agreement("NCCL_NET_PLUGIN", "network"),
-    Agreement("NCCL_IB_DISABLE", "network"),
-    Agreement("NCCL_PXN_DISABLE"),
-    Agreement("NCCL_CROSS_NIC"),
-    Agreement("NCCL_COLLNET_ENABLE"),
-    Agreement("NCCL_NET_GDR_LEVEL"),
-    Agreement("NCCL_P2P_DISABLE", "transport", on_host=True, echoed=True),
-    Agreement("NCCL_P2P_LEVEL", "transport", on_host=True, echoed=True, hidden_by="NCCL_P2P_DISABLE"),
-    Agreement("NCCL_SHM_DISABLE", "transport", on_host=True),
-    Agreement("NCCL_SOCKET_IFNAME", "address", on_host=True, is_choice=True),
-    Agreement("NCCL_IB_HCA", "network", on_host=True, is_choice=True),
-)
+def _read_agreement(name: str, words: str) -> Agreement:
+    fields: dict[str, Any] = {key: given or True for key, _, given in (word.partition("=") for word in words.split())}
+    return Agreement(name, **fields)
+
+
+AGREEMENTS = tuple(_read_agreement(*entry) for entry in list_table("agreement").items())
 """Without ``on_host``, different values on any two ranks break or slow down a communicator."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
 from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
-from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
@@ -97,20 +97,6 @@ EFA_UNRESPONSIVE = 13
 _HOST_UNREACHABLE = 113
 _GONE = (1, 8, 9, EFA_UNRESPONSIVE, 14, EFA_UNREACHABLE, 4124, 4126, 4127)
 """Codes of EFA that mean that the process or the machine at the other end is gone."""
-_OF_TEXT = (
-    ("flushed during", 1),
-    ("receiver connection aborted", 8),
-    ("connection was reset by remote peer", 8),
-    ("invalid receiver queue pair", 9),
-    ("bad queue pair", 9),
-    ("receiver not ready", 10),
-    ("destination resource not ready", 10),
-    ("unresponsive receiver (connection previously", 4124),
-    ("unresponsive receiver (reachable", 4126),
-    ("unresponsive", EFA_UNRESPONSIVE),
-    ("unreachable remote", EFA_UNREACHABLE),
-)
-"""Beginnings of texts; the plugin prints the number only from 1.10 on."""
 
 
 def efa_completions(facts: Facts) -> list[Notice]:
@@ -125,7 +111,7 @@ def efa_code(notice: Notice) -> int | None:
     if (code := value(notice, "prov_errno")) is not None:
         return int(code)
     text = str(value(notice, "error")).lower()
-    return next((code for beginning, code in _OF_TEXT if text.startswith(beginning)), None)
+    return next((int(code) for beginning, code in list_table("efa").items() if text.startswith(beginning)), None)
 
 
 def unreachable_peers(facts: Facts) -> list[Notice]:

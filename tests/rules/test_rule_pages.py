@@ -41,7 +41,7 @@ def gaps(name: str) -> Iterator[str]:
         yield "a section is empty"
     source = (FOLDER / f"{name.replace('-', '_')}.md").read_text(encoding="utf-8")
     if unworded := {*re.findall(r"<\w+>", prose)} - {*re.findall(r"<\w+>", source)}:
-        yield f"no words for all jobs (pages.IN_GENERAL): {unworded}"
+        yield f"no words for all jobs (judging/tables.txt): {unworded}"
     if max(map(len, prose.splitlines())) > 120:
         yield "a line is longer than 120"
     if not {"raises", "silent"} <= {example.outcome for example in examples(name)} <= OUTCOMES:
