@@ -16,7 +16,7 @@ from nccl_inspect.judging import transfers
 from nccl_inspect.judging.engine import Results
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.statements import NIC_FIELDS, notices_shown, value
+from nccl_inspect.judging.statements import NIC_FIELDS, list_table, notices_shown, value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End
@@ -512,10 +512,6 @@ _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with fai
 _MOST_STEPS = 2
 """With more culprits, there is no single thing to look at first."""
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
-_ENDS = {"send": "start", "receive": "end", None: "start or end"}
-_TOUCH = {"send": "leave", "receive": "arrive at", None: "touch"}
-_AT = {"send": "send from", "receive": "receive on", None: "are on"}
-_USE = {"send": "leave through", "receive": "arrive through", None: "use"}
 
 
 @frozen
@@ -590,20 +586,11 @@ def tell(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 
 def _verb(culprit: Culprit, scene: Scene) -> str:
     """Return the verb between the bad ones and a culprit, in the plural."""
-    kind, side = culprit.kind, culprit.side
-    if scene.noun in ("rank", "host"):
-        return {"host": "are on", "nic": "name", "communicator": "are in"}.get(kind, "have")
-    if kind in ("nic", "rail"):
-        return _USE[side if scene.noun == "path" else None]
-    if scene.noun == "pair":
-        return "include"
-    if scene.noun == "end":
-        return _AT[side] if kind in ("host", "gpu", "rank") else "belong to"
-    if kind in ("gpu", "rank"):
-        return f"{_ENDS[side]} at"
-    if kind == "host":
-        return "are within" if scene.scope == "intra" else _TOUCH[side]
-    return "belong to" if kind == "communicator" else "touch"
+    noun, verbs = "rank" if scene.noun == "host" else scene.noun, list_table("verb")
+    if culprit.kind == "host" and noun == "path" and scene.scope == "intra":
+        return "are within"
+    keys = (f"{noun} {culprit.kind} {culprit.side}", f"{noun} {culprit.kind}", noun)
+    return next(verbs[key] for key in keys if key in verbs)
 
 
 def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
@@ -687,15 +674,5 @@ def find_step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene,
         # For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine.
         return f"Look at rail {things} first: its switch, its cables, the driver of that NIC on every host."
     # Ranks that report a fault of their host name it: then the steps of the rule come first.
-    return _STEPS[kind].format(things) if kind in _STEPS and (kind, scene.noun) != ("host", "rank") else ""
-
-
-_STEPS = {
-    "host": "Compare devices, drivers, image and environment of {} with those of a good host.",
-    "nic": "Look at {} first: port, cable, driver, and its distance from the GPU (nvidia-smi topo -m).",
-    "rail": "Look at rail {} first: that NIC on every host, its driver, and its distance from the GPU "
-    "(nvidia-smi topo -m).",
-    "setting": "Look at {} first: only the ranks with the fault have it.",
-    "version": "Look at {} first: run the same release on all ranks.",
-}
-"""By kind."""
+    steps = list_table("look")
+    return steps[kind].format(things) if kind in steps and (kind, scene.noun) != ("host", "rank") else ""
