@@ -332,7 +332,8 @@ def _suspect(facts: Facts, tcp: networks.Fallback, named: dict[str, object], lin
     warned = facts.notices("libfabric/libfabric-warning")
     warned = [n for n in warned if value(n, "provider") == "efa" or "provider efa" in str(value(n, "text"))]
     shown = [*facts.with_event(OfiPlatform), *warned]
-    signs = first_evidence(shown[:2]) + evidence_of_settings(requests, 1)
+    on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
+    signs = first_evidence([*shown[:2], *on_aws[:1]]) + evidence_of_settings(requests, 1)
     in_ec2 = facts.spans_hosts() and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
