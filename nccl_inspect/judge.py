@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, exceptions, machine_type, placeholders, remedies, watchdog
+from nccl_inspect.judging import at_end, culprits, exceptions, machine_type, places, remedies, watchdog
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -81,7 +81,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding))
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
-    placeholders.fill(facts, kept)
+    places.fill(facts, kept)
     counting = kept
     suppressed: list[Suppressed] = []
     if terms:

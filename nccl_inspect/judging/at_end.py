@@ -20,10 +20,10 @@ from nccl_inspect.event.types import (
     NetDevices,
     ProcessEnded,
 )
-from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.exceptions import last_signs, worked_last
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
+from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting

@@ -1,69 +1,53 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
-``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
-each of them.
+``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT # INTRODUCTION`` precedes
+each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
+declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
-fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
-
-* ``about``: which statements, settings or paths the finding is about, those of the first such line first. ``errors``
-  (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``SOURCES`` or the
-  names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
-  ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
-  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``.
-  A number in front takes only the first ones, ``-1`` the last one.
-* ``beside``: statements that are added to these, and settings that are shown with them, where there are some;
-  ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
+* ``about``: which statements, settings or paths the finding is about, those of the first such line that finds some.
+  ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
+  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``:
+  ``¦`` separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
+  ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
+  first ones, ``-1`` the last one.
+* ``beside``: statements that are added to these, and settings that are shown with them, where there are some; ``NAME =
+  …`` gives them a name. ``known: NAME = …`` names others without showing them.
 * ``ranks``: the fields in which these statements name the ranks that they are about.
-* ``each``: ``about`` makes a finding for each ``about``, and not only for the first one that finds something;
-  ``production`` one for each production.
-* ``except``: a condition on each statement for which it needs no finding.
-* ``unless``: a condition under which the rule is silent.
+* ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
+* ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
+  silent.
 * ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
-step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
-``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`);
-``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
-the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
-``judging/steps.txt``.
-
-``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found; ``*`` is any other.
-
-``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
-``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
+step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence``, ``action`` and ``fatal:
+yes``. With ``stops`` instead of ``impact``, how the job continued decides what the impact is
+(:func:`_judge_continuation`); ``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of
+``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found;
+``*`` is any other. ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer
+it: ``platform``, ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
 statements, where there are none of those above. The words behind ``#`` follow "If" on the page. ``KEY if CONDITION:
 VALUE`` is a case of one line. Of the cases that hold, the first that has a key gives its value. Conditions are
-``CONDITIONS``.
+``CONDITIONS``; ``&`` joins them, ``not`` negates one.
 
-``{message}``, ``{text}``, ``{told}`` and ``{count}`` stand for the message of the first statement, its text without
-what its program puts in front, what follows its first colon, and the number of statements (``{count NOUN}`` with a
-noun); the name of a field in braces for its value in the first statement that has one, ``{all FIELD}`` for its values.
-Other braces stand for themselves.
+``{message}``, ``{text}``, ``{told}`` and ``{count}`` are ``PLACEHOLDERS``; the name of a field in braces stands for its
+value in the first statement that has one, ``{all FIELD}`` for its values, ``{count NOUN}`` for the number of
+statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
+about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
+what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
+NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}``
+stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come
+from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
+empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
 
-``{settings}`` and ``{paths}`` are those that the finding is about, or which are beside it; ``{more}`` the other
-statements than the first.
-
-Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no
-sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
-with values for names in braces; what is not empty is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
-compares). ``NAME(facts, findings)`` sees those of all other
-rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
-``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
-A fault in files from machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``,
-``costs`` and ``steps``.
-
-``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
-only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
-a step for each of its values.
-
-A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
-number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD of NAME}`` for a field of such statements. Of
-settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
-they are and where they come from. The sources of rates in ``impact`` are those of the finding; ``{SHM}`` is a figure of
-:mod:`nccl_inspect.judging.impact`.
+Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
+It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
+is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``NAME(facts, findings)`` sees those of all
+other rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``,
+is ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it. A fault in files from
+machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``, ``costs`` and
+``steps``.
 """
 
 from __future__ import annotations
@@ -82,7 +66,6 @@ from typing import Any
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, networks, remedies, transfers
@@ -99,17 +82,27 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
+from nccl_inspect.judging.statements import find_text, is_propagated_error, list_table, message_of
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
+from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, list_words, ranks_word, some_names
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
+DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
+    "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
+    "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
+    "cost": lambda facts, _: impact.over_tcp(facts.platform),
+    "machine": lambda facts, _: facts.platform and facts.platform.name,
+    "AMD": lambda facts, _: facts.is_rccl(),
+}
+"""What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
+``cost`` of TCP, the type of the ``machine``, and whether its GPUs are of ``AMD``."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -130,8 +123,8 @@ PLACEHOLDER = compile_later(
 )
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
-Thing = Notice | Setting | Evidence | PathKind
-Things = Sequence[Notice | Setting | Evidence] | Selection
+Thing = Notice | Setting | Evidence | PathKind | Platform
+Things = Sequence[Notice | Setting | Evidence | Platform] | Selection
 SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -152,7 +145,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
-    "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
+    "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
+    "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
@@ -160,8 +154,8 @@ a ``role`` (``uncaught``: but those that the program survived), each ``warning``
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
 those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
 of its files, and those with a ``result`` that nothing explains.
-``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
-(``repeated``) have none."""
+``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
+``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -181,19 +175,13 @@ CONDITIONS: dict[str, Condition] = {
     "used": lambda facts, notices, _: bool(
         facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
     ),
-    "printed": lambda facts, *_: bool(facts.job.last_lines),
-    "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
-    "gdr": lambda facts, *_: any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
-    "staged": lambda facts, *_: bool(facts.inter_host_net_paths()) and not CONDITIONS["gdr"](facts, [], []),
-    "net": lambda facts, _, nets: any(
-        (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
-    ),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
+    "local": lambda facts, *_: networks.is_on_one_host(facts),
     "gpu": lambda facts, _, models: (
         facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
     ),
@@ -216,14 +204,12 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
-models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
-later or ``printed`` a line, with the ``timeout`` of a collective.
-Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
-over a ``net``, between hosts with GPUDirect RDMA (``gdr``) or only without
-(``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
-whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
-whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
+initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
+certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, or NCCL was ``used`` later.
+Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
+Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
+is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
+other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
 ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
 ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
@@ -556,8 +542,12 @@ class _Page:
             yield from self._say_each(facts, settled.find_clues(facts, self.rule.name))
 
     def explain(self, facts: Facts, findings: Sequence[Finding]) -> Iterator[Result]:
-        """Judge what the function of the page finds in the facts and all findings."""
+        """Judge what the function of the page finds in the facts and all findings, or those that it may explain."""
         assert self._check
+        if self.rule.may_cause:
+            from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
+
+            findings = workloads.faults(self.rule.name, findings)
         return self._say_each(facts, self._check(facts, findings))
 
     def tell(self, facts: Facts, account: Account) -> Finding:
@@ -575,43 +565,44 @@ class _Page:
         name, declared = self.rule.name, self._declared
         each, excepted = declared.get("each", ()), declared.get("except", ())
         for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-            every, settings, lines, paths = _sort([find_things(name, facts, source) for source in sources])
-            spared = [one for one in every if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
+            found = _sort([find_things(name, facts, source) for source in sources])
+            spared = [one for one in found.notices if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
             if spared:
                 yield Effects(spared)
             ids = set(map(id, spared))
-            notices = [one for one in every if id(one) not in ids]
-            if not (notices or settings or lines or paths):
+            notices = [one for one in found.notices if id(one) not in ids]
+            if not (notices or found.settings or found.evidence or found.paths):
                 continue
             by_production = group_values((one.production, one) for one in notices)
             for some in by_production.values() if "production" in each else [notices]:
-                hit = self._look_beside(facts, (some, settings, lines, paths))
+                hit = self._look_beside(facts, found.with_fields(notices=some))
                 if not any(is_met(text, facts, hit, name) for text in declared.get("unless", ())):
                     yield self._say(facts, hit, sources)
             if "about" not in each:
                 return
 
-    def _look_beside(self, facts: Facts, found: _Sorted) -> Hit:
+    def _look_beside(self, facts: Facts, hit: Hit) -> Hit:
         """Return what the page is about, with what it shows beside it, and what it knows."""
-        notices, settings, lines, paths = found
+        lines = [*(hit.evidence or ())]
         stated = self._declared.get("beside", [])
         known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
-        shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(stated)])])
-        named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
+        beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
-        hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
         if "ranks" in self._declared:
-            hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *self._declared["ranks"][0].split()))
-        if beside:
-            named |= {"settings": settings or beside}
-            lines = [*paths.first_lines()[:3]] if paths else []
-            hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
-        return hit
+            hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
+        if beside.settings:
+            named |= {"settings": hit.settings or beside.settings}
+            lines = [*hit.paths.first_lines()[:3]] if hit.paths else []
+            hit = hit.with_fields(evidence=[*lines, *beside.notices, *hit.settings, *beside.settings])
+        return hit.with_fields(notices=beside.notices, named=named)
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
         head, *others = cases(self._block, self.rule.name)
+        derived = {name: find(facts, hit) for name, find in DERIVED.items() if name in self._block}
+        hit = hit.with_fields(named={name: given for name, given in derived.items() if given} | {**hit.named})
         fitting = [
             case
             for case in others
@@ -661,17 +652,16 @@ class _Page:
         )
 
 
-_Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
-
-
-def _sort(found: list[Things]) -> _Sorted:
-    """Return which of some things are statements, settings, lines and paths, each once."""
+def _sort(found: list[Things]) -> Hit:
+    """Return a hit with the statements, settings, lines and paths of some things, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
-    notices = [one for one in each if isinstance(one, Notice)]
-    settings = [one for one in each if isinstance(one, Setting)]
-    lines = [one for one in each if isinstance(one, Evidence)]
-    return notices, settings, lines, reduce(or_, several) if several else None
+    return Hit(
+        [one for one in each if isinstance(one, Notice)],
+        settings=[one for one in each if isinstance(one, Setting)],
+        evidence=[one for one in each if isinstance(one, Evidence)] or None,
+        paths=reduce(or_, several) if several else None,
+    )
 
 
 def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
@@ -788,21 +778,6 @@ def _list_effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             yield _wrap(capitalize(_general_text(f"{words}.")))
 
 
-IN_GENERAL = {
-    **dict.fromkeys(("who", "suspected", "possible", "blamed", "silent"), "these ranks"),
-    **dict.fromkeys(("absent", "missing", "late"), "the missing ranks"),
-    **{"outliers": "the outliers", "peers": "of ranks", "usual": "most", "odd": "the ranks that differ"},
-    **{"behind": "the late ranks", "owners": "the ranks that have it", "rank": "N", "home": "from their hosts"},
-    "tasks": "these tasks",
-    **{"own": "that process", "place": "that place", "begin": "its first line", "elsewhere": "there"},
-    **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
-    **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
-    **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
-    **{"share": "a part", "source": "measured", "gone": "the ranks that are gone", "line": "the exception"},
-}
-"""How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
-
-
 def _general_text(text: str) -> str:
     """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
 
@@ -813,7 +788,7 @@ def _general_text(text: str) -> str:
         if form == "does":
             return "are" if word == "be" else word
         in_command, named = match.end() <= match.string.find(remedies.COMMENT), f"<{form or name}>"
-        return str(FIGURES.get(name) or (named if in_command else IN_GENERAL.get(name, named)))
+        return str(FIGURES.get(name) or (named if in_command else list_table("general").get(name, named)))
 
     text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):

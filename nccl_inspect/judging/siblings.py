@@ -1,9 +1,9 @@
-"""Siblings of a job (hosts, ranks, communicators) that should be alike: what is compared, and which one differs."""
+"""What should be alike, and which one differs: variables on which ranks must agree, and siblings of a job."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from operator import lt
@@ -11,17 +11,117 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.judging.agreement import AGREEMENTS
+from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging import cuda
+from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
+from nccl_inspect.judging.statements import list_table
+from nccl_inspect.judging.transfers import REFUSED, failed_connections, retried_connections
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
-from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection
+from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements.unrecognised import template
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, Record, Slotted, frozen, record
 from nccl_inspect.util.wording import list_words, ranks_word
+
+
+@frozen
+class Agreement(Frozen):
+    """A variable on which ranks must agree."""
+
+    name: str
+    effect: str = ""
+    """What ranks that differ then use differently: ``transport``, ``network`` or ``address``; empty if they only wait
+    for each other or are slow, and no error names it."""
+    on_host: bool = False
+    """May differ between hosts, but not between the ranks of a host."""
+    is_choice: bool = False
+    """A launcher may give each rank its own device on purpose: harmless if the ranks connect."""
+    echoed: bool = False
+    """Every rank that has it prints it before its initialization completes: no line means not set."""
+    hidden_by: str = ""
+    """A variable that makes NCCL ignore this one."""
+
+
+def _read_agreement(name: str, words: str) -> Agreement:
+    fields: dict[str, Any] = {key: given or True for key, _, given in (word.partition("=") for word in words.split())}
+    return Agreement(name, **fields)
+
+
+AGREEMENTS = tuple(_read_agreement(*entry) for entry in list_table("agreement").items())
+"""Without ``on_host``, different values on any two ranks break or slow down a communicator."""
+
+
+def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]:
+    """Return the errors in the log that such a disagreement leads to; none if other CUDA calls failed as well.
+
+    Where there are none, a process may have crashed on what it got: its connection to or from these ranks, which differ
+    from the others, uses another transport in each direction.
+    """
+    if effect != "transport":
+        return [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect else []
+    # CUDA calls in these files refuse what a rank with another transport sent.
+    files = ("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc")
+    failures = [(one.code in cuda.NOT_SHARED and str(one.file).endswith(files), one) for one in cuda.failures(facts)]
+    errors = [*facts.with_role("handle-refused"), *(failure.notice for _, failure in failures)]
+    if errors and all(is_ours for is_ours, _ in failures):
+        return errors
+    over_p2p, over_shm = (set(facts.paths(transport=way).distinct("src", "dst")) for way in ("P2P", "SHM"))
+    ends = {rank for pair in over_p2p if pair[::-1] in over_shm and not set(ranks).isdisjoint(pair) for rank in pair}
+    return [end.notice for end in process_ends(facts) if end.is_crash and end.ranks and ends.issuperset(end.ranks)]
+
+
+def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
+    """Return the ranks without a setting that every rank with it prints, on the same hosts if that matters."""
+    others = ranks_with_full_start(facts) - set(setting.ranks or ())
+    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
+    if not agreement.on_host:
+        return others
+    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
+
+
+def ranks_with_full_start(facts: Facts) -> set[int]:
+    """Return the ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
+
+    If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
+    its first communicator, that of all ranks.
+    """
+    comms = facts.job.communicators
+    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
+    # Until 2.21 a rank connects before its initialization is complete.
+    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
+    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
+    return completed & (announced | ranks_with_interface(facts))
+
+
+def ranks_with_interface(facts: Facts) -> set[int]:
+    """Return the ranks that report the interface they chose, which is among the first lines."""
+    return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+
+
+def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
+    """Return the settings, without ranks that other processes have as well: those of communicators without a world."""
+    if facts.job.rank_space == "global":
+        return settings
+    having = group_sets((rank, last.process) for last in facts.job.last_lines for rank in last.ranks)
+    own = [all(having.get(rank, set()) <= set(one.processes) for rank in one.ranks or ()) for one in settings]
+    return [one if is_own else one.with_fields(ranks=[]) for one, is_own in zip(settings, own, strict=True)]
+
+
+def owners(setting: Setting) -> str:
+    """Return who has a setting, in words: its ranks, or its processes where these are not known."""
+    if setting.ranks is None:
+        return "all ranks"
+    if setting.ranks:
+        return ranks_word(setting.ranks)
+    named = [process for process in setting.processes if is_named(process.host)]
+    if len(named) == len(setting.processes) == 1:
+        return f"pid {named[0].pid} of host {named[0].host}"
+    return f"host {', '.join(setting.hosts)}"
+
 
 ABSENT = "none"
 """The value of a sibling that is known to state none."""

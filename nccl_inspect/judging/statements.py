@@ -26,9 +26,11 @@ _NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
 
 
 @cache
-def _list_numbers() -> dict[str, str]:
-    lines = File(__file__).with_name("numbers.txt").read_text(encoding="utf-8").split("\n")
-    return {number: words for number, _, words in (line.partition(": ") for line in lines)}
+def list_table(kind: str) -> dict[str, str]:
+    """Return what a table of ``tables.txt`` says of each of its numbers or names, in order."""
+    lines = File(__file__).with_name("tables.txt").read_text(encoding="utf-8").split("\n")
+    own = (line.removeprefix(f"{kind} ").partition(":") for line in lines if line.startswith(f"{kind} "))
+    return {key: words.strip() for key, _, words in own}
 
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
@@ -76,7 +78,7 @@ def gpu_fault(notice: Notice) -> str | None:
     if xid == 154:  # the recovery action of the GPU changed
         wanted = text.rpartition("(")[2].rstrip(")")
         return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
-    return _list_numbers().get(f"xid {xid}")
+    return list_table("xid").get(str(xid))
 
 
 def is_forced(notice: Notice) -> bool:
@@ -105,7 +107,7 @@ def value(notice: Notice, name: str) -> Any:
     # An error of the system may be a mere number: -110, error 111. Results of NCCL are below 8.
     match = _NUMBER.fullmatch(found)
     is_errno = match is not None and bool(match[1] or int(match[2]) >= 8)
-    return _list_numbers().get(f"errno {int(match[2])}", found) if match and is_errno else found
+    return list_table("errno").get(str(int(match[2])), found) if match and is_errno else found
 
 
 def error_of(notice: Notice) -> str:

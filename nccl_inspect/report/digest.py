@@ -15,7 +15,7 @@ from nccl_inspect import bandwidth
 from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
-from nccl_inspect.judging import culprit_words
+from nccl_inspect.judging import culprits
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
@@ -256,7 +256,7 @@ def find_unexplained(job: Job) -> Notice | None:
 
 def describe_subject(finding: Finding) -> str:
     """Return the confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
-    about = culprit_words.subject(finding.culprits) if finding.culprits else ""
+    about = culprits.subject(finding.culprits) if finding.culprits else ""
     about = about or (ranks_word(finding.ranks) if finding.ranks else "")
     act = finding.action if finding.action == ACTIONS[0] else ""  # the one for which somebody has to choose hosts
     return ", ".join(filter(None, (finding.confidence, about, act)))

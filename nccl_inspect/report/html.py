@@ -30,7 +30,7 @@ from nccl_inspect.answers import Answer, machines, ranks
 from nccl_inspect.answers.ranks import mark_unusual
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import remedies
-from nccl_inspect.judging.culprit_words import name
+from nccl_inspect.judging.culprits import name_of
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.inventory import Measured, SourceInfo
@@ -369,7 +369,7 @@ def render(job: Job, style: Style) -> str:
 
     names = short_names(job)
     used = {find_look(kind) for kind in job.paths.kinds}
-    culprits = {name(one): one.ranks for finding in job.findings for one in finding.culprits if one.ranks}
+    culprits = {name_of(one): one.ranks for finding in job.findings for one in finding.culprits if one.ranks}
     plots = sorted((one for one in job.bandwidth if len(one.sizes) > 1), key=lambda one: one.verdict != "low")
     outline = outline_findings(job, style.verbose)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))

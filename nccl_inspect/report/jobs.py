@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from nccl_inspect.judging import culprit_words
+from nccl_inspect.judging import culprits
 from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
@@ -40,7 +40,7 @@ def rows(standings: Sequence[Standing]) -> list[list[str]]:
     for standing in standings:
         culprit = ""
         if (finding := standing.finding) and finding.culprits:
-            culprit = culprit_words.subject(finding.culprits)
+            culprit = culprits.subject(finding.culprits)
         elif finding and 0 < len(finding.ranks) <= _MAX_RANKS:  # what is short
             culprit = ranks_word(finding.ranks)
         first, last, hosts = standing.first, standing.last, standing.hosts

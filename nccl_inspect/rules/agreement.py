@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
 from nccl_inspect.judging import siblings
-from nccl_inspect.judging.agreement import (
-    AGREEMENTS,
-    Agreement,
-    errors_of,
-    owners,
-    ranks_with_interface,
-    ranks_without,
-    with_own_ranks,
-)
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is_fatal, value
-from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.siblings import Odd
+from nccl_inspect.judging.siblings import (
+    AGREEMENTS,
+    Agreement,
+    Odd,
+    errors_of,
+    owners,
+    ranks_without,
+    with_own_ranks,
+)
+from nccl_inspect.judging.transfers import is_connected
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Selection, Setting
@@ -56,9 +55,7 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         errors = errors_of(facts, agreement.effect, odd)
         if not errors and agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
-        what = "errors" if errors else "harmful"
-        if not errors and agreement.is_choice and not (facts.job.failed or facts.errors(forced_ends=False)):
-            what = "harmless" if joined else "harmful" if len(values) == 1 else "choice"
+        may_choose = agreement.is_choice and not (errors or facts.job.failed or facts.errors(forced_ends=False))
         alone = values if len(values) == 1 else []
         others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
         named = {
@@ -71,7 +68,8 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
             "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
             "others": others,
             "effect": agreement.effect if errors else "",
-            what: True,
+            "harmless": may_choose and joined,
+            "choice": may_choose and not joined and len(values) > 1,
         }
         lines = evidence_of_settings(values[:_SHOWN])
         yield Hit(
@@ -87,12 +85,9 @@ def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     # A process that prints several has one for each communicator, which says nothing of other ranks.
     shown = Counter(process for setting in values for process in set(setting.processes))
     values = [setting for setting in values if any(shown[process] == 1 for process in setting.processes)]
-    if len(values) < 2:
+    hosts = [host for setting in values for host in set(setting.hosts) if is_named(host)]
+    if agreement.on_host and len(set(hosts)) == len(hosts):  # one value per host
         return []
-    if agreement.on_host:
-        hosts = [host for setting in values for host in set(setting.hosts) if is_named(host)]
-        if len(set(hosts)) == len(hosts):  # one value per host
-            return []
     ranked = sorted(values, key=lambda setting: len(setting.processes), reverse=True)
     return ranked[1:]
 
@@ -109,10 +104,7 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
         return [setting] if any(host in setting.hosts for host, *_ in chose.difference(setting.processes)) else []
     if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
-    others = ranks_without(facts, agreement, setting)
-    if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
-        others &= ranks_with_interface(facts)
-    return [setting] if others else []
+    return [setting] if ranks_without(facts, agreement, setting) else []
 
 
 class Source(NamedTuple):
@@ -123,9 +115,8 @@ class Source(NamedTuple):
     step: str
 
 
-def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def setting_from_file(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find the variables that findings blame in manifests and scripts, set to the same value or to another one."""
-    effects = workloads.faults("setting-from-file", findings)
     sources = group_values((source.variable.name, source) for source in _sources(facts)) if effects else {}
     settings = [(effect, setting) for effect in effects for setting in _settings(facts, effect)]
     blamed = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
@@ -13,26 +14,12 @@ from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
+from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
-
-GENERATIONS = (
-    (
-        "Ampere and Ada (sm_80, sm_86, sm_89)",
-        compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
-        "2.7.3",
-    ),
-    ("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
-    ("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
-    # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
-    ("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
-    ("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
-)
-"""GPUs with the same first release of NCCL: their names, as the driver and machine types have them, and the release."""
 
 _TELLING = (500, 704, 801)
 """Errors that are not the cause themselves, but say more than their location would."""
@@ -199,24 +186,6 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             return
 
 
-_STATES = {
-    0: "bandwidth is degraded",
-    2: "routes are being updated",
-    4: "a connection is unhealthy",
-    6: "accesses timed out",
-}
-"""The lowest of two bits each: 1 is yes, 2 no, 0 not supported (ctrl2080gpu.h of NVIDIA/open-gpu-kernel-modules)."""
-_WRONG = {
-    2: "the system GUID is wrong",
-    3: "the serial number of the chassis is wrong",
-    4: "it is in no partition",
-    5: "it has too few NVLinks",
-    6: "its firmware does not fit",
-    7: "its location is invalid",
-    8: "its state is invalid",
-}
-
-
 def gpu_degraded(facts: Facts) -> Iterator[Hit]:
     """Find what monitors and NCCL's health masks show; it warns of degraded bandwidth since 2.32."""
     if errors := facts.errors_of_rule("gpu-degraded"):
@@ -230,9 +199,9 @@ def gpu_degraded(facts: Facts) -> Iterator[Hit]:
 
 def decode_health(mask: int) -> list[str]:
     """Return what a health mask says is wrong; nothing where all is well, or not reported."""
-    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == 1]
-    configuration = mask >> 8 & 15
-    return [*faults, _WRONG[configuration]] if configuration in _WRONG else faults
+    faults = [words for shift, words in list_table("health").items() if mask >> int(shift) & 3 == 1]
+    wrong = list_table("configuration").get(str(mask >> 8 & 15))
+    return [*faults, wrong] if wrong else faults
 
 
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
@@ -376,7 +345,8 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    known = [(order(first), words, first) for name in gpus for words, names, first in GENERATIONS if names.search(name)]
+    generations = [(*key.partition(" ")[::2], names) for key, names in list_table("generation").items()]
+    known = [(order(one), words, one) for one, words, names in generations for gpu in gpus if re.search(names, gpu)]
     # 2.15.1 is the first that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that
     # one end of a link may be missing.
     limit, generation, first = max(known, default=(order("2.15.1"), "", ""))
@@ -387,7 +357,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{words} {release}" for words, _, release in GENERATIONS),
+        "needed": "; ".join(f"{words} {release}" for release, words, _ in generations),
         "likely": not refused,
     }
     if refused:

@@ -222,7 +222,7 @@ def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], 
     names = {comm.id for comm in comms}
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     return Hit(
-        named=named | {"net": current_rate(paths, facts.platform)},
+        named=named,
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
         evidence=[*lines[:2], *paths.first_lines()[:2]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -12,9 +12,9 @@ from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, match, requests_device, shows
-from nccl_inspect.judging.facts import hosts_in, ranks_in
+from nccl_inspect.judging.facts import cite_line, hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.remedies import COMMENT, look_up
+from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
@@ -77,65 +77,63 @@ def _find_unreached(facts: Facts) -> list[Notice]:
 
 
 def _hit(
-    cases: list[Case],
-    effects: list[Finding],
-    lines: Iterable[Evidence],
-    steps: Iterable[str],
-    in_docker: Iterable[str] = (),
-    **named: object,
+    cases: list[Case], effects: list[Finding], lines: Iterable[Evidence], steps: Iterable[str], **named: object
 ) -> Hit:
-    """Return what these containers lack, with the steps that change manifests, or those for containers of Docker."""
-    docker = cases[0].pod.kind == "container"
+    """Return what these containers lack, with the steps that change manifests; those of Docker have options instead."""
+    is_docker = cases[0].is_docker
     pods = dict.fromkeys(case.pod.label for case in cases)
-    what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
+    what = {case.container.name for case in cases if not case.is_docker and case.container.name}
     container = f" (container {what.pop()})" if len(what) == 1 else ""
-    both = {"pods": list_words(pods, limit=3) + container, "one": len(pods) == 1, "docker": docker}
-    return Hit(
-        named={**both, "steps": list(in_docker if docker else steps), **named},
-        evidence=lines,
-        effects=effects,
-        cases=cases,
-    )
+    both = {"pods": list_words(pods, limit=3) + container, "one": len(pods) == 1, "docker": is_docker}
+    both |= {"steps": [] if is_docker else list(steps)}
+    return Hit(named={**both, **named}, evidence=lines, effects=effects, cases=cases)
 
 
-def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def _explain(
+    facts: Facts,
+    effects: list[Finding],
+    lacks: Callable[[Pod, Container], bool],
+    line: Callable[[Case], str],
+    *changes: Callable[[Case], Sequence[Change]],
+    **named: object,
+) -> Iterator[Hit]:
+    """Find containers that lack something, with the words for it, and the changes that give it to them."""
+    cases, touched = match(facts, effects, lacks)
+    if touched:
+        steps = chain.from_iterable(workloads.patches(cases, change) for change in changes)
+        yield _hit(cases, touched, [case.line(line(case)) for case in cases], steps, **named)
+
+
+def gpus_bound_to_tasks(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find options of sbatch and srun that explain GPU memory that could not be shared."""
-    faults = workloads.faults("gpus-bound-to-tasks", findings)
-    scripts = contents_of(facts.job.artifacts, "slurm_script") if faults else ()
+    scripts = contents_of(facts.job.artifacts, "slurm_script") if effects else ()
     bindings = ("single", "per_task", "map_gpu", "mask_gpu")
     bound = [
-        (script.name, option)
+        (Evidence(script.name, option.line, option.text), option)
         for script in scripts
         for option in script.options
         if option.name == "--gpus-per-task" or (option.name == "--gpu-bind" and option.value.startswith(bindings))
     ]
-    if bound:
-        file, option = bound[0]
-        named = {
-            "option": f"{option.name}={option.value}",
-            "name": option.name,
-            "place": f"{file.rpartition('/')[2]}:{option.line}",
-        }
-        yield Hit([], named, evidence=[Evidence(name, one.line, one.text) for name, one in bound], effects=faults)
+    for line, option in bound[:1]:
+        named = {"option": f"{option.name}={option.value}", "name": option.name, "place": cite_line(line)}
+        yield Hit([], named, evidence=[line for line, _ in bound], effects=effects)
 
 
 _OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 
 
-def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def host_network_missing(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find interfaces and requested RoCE cards that are not in the network namespace of a pod."""
-    faults = workloads.faults("host-network-missing", findings)
-    cases, touched = match(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
+    cases, touched = match(facts, effects, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
     if shown := [effect for effect in touched if _is_due(facts, effect, cases)]:
-        docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
-        line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
+        line = "NetworkMode: bridge" if cases[0].is_docker else "no hostNetwork, no annotation for networks"
         yield _hit(
             cases,
             shown,
             [case.line(line, case.pod.line) for case in cases],
-            workloads.patches(cases, lambda _: [change]),
-            google=not docker and any(shows(one, "no-google-interface") for one in shown),
+            workloads.patches(cases, lambda _: [Change(("hostNetwork",), True, of_pod=True)]),
+            google=not cases[0].is_docker and any(shows(one, "no-google-interface") for one in shown),
             sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
         )
 
@@ -143,7 +141,7 @@ def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[
 def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
     """Return whether the network of the node has what is missing."""
     if shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
-        return any(case.pod.kind == "container" for case in cases)
+        return any(case.is_docker for case in cases)
     machines = (workloads.machine(facts, case.pod) for case in cases)
     is_google = any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
     if shows(effect, "no-google-interface") or (_is_unknown(effect) and is_google):
@@ -160,9 +158,8 @@ def _names_interface(effect: Finding) -> bool:
 
 def _has_cards(cases: list[Case]) -> bool:
     """Return whether the containers request cards of the node with addresses there; EFA has none."""
-    if any(case.container.asks(EFA) for case in cases):
-        return False
-    return any(case.container.privileged or requests_device(case.container) for case in cases)
+    own = [case.container for case in cases]
+    return not any(one.asks(EFA) for one in own) and any(one.privileged or requests_device(one) for one in own)
 
 
 _NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
@@ -170,120 +167,114 @@ _CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
-def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def hugepages_missing(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find errors that name huge pages, and bus errors, in pods that request EFA without huge pages."""
-    faults = workloads.faults("hugepages-missing", findings)
-    stated = [effect for effect in faults if _mentions(effect, _NAMED)]
-    shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
-    cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-"))
-    if touched:
-        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {"hugepages-2Mi": "5120Mi"})])
-        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no hugepages-2Mi") for case in cases]
-        yield _hit(cases, touched, lines, steps, stated=stated)
+    stated = [effect for effect in effects if _mentions(effect, _NAMED)]
+    return _explain(
+        facts,
+        stated or [effect for effect in effects if _mentions(effect, _CRASHED)],
+        lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-"),
+        lambda case: f"{EFA}: {case.container.resources[EFA]}, no hugepages-2Mi",
+        lambda _: [Change(("resources", "limits"), {"hugepages-2Mi": "5120Mi"})],
+        stated=stated,
+    )
 
 
 def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))
 
 
-def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
-    """Find registrations that fail for lack of locked memory, and containers without the capability."""
-    faults = workloads.faults("ipc-lock-missing", findings)
-    shown = [effect for effect in faults if "locked memory" in effect.cause]
-    locks, large = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK"), 1 << 30
+def ipc_lock_missing(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
+    """Find registrations that fail for lack of locked memory, and containers without the capability.
+
+    Of those that have it, a user other than root does not get it: containers have no ambient capabilities.
+    """
+    shown = [effect for effect in effects if "locked memory" in effect.cause]
+    locks, large = {"IPC_LOCK", "ALL", "CAP_IPC_LOCK"}, 1 << 30
 
     def is_limited(pod: Pod, one: Container) -> bool:
         return pod.is_whole and not one.privileged and (one.memlock or 0) < large
 
-    cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and one.capabilities.isdisjoint(locks))
-    is_of_user = not touched
-    if is_of_user:  # who does not get the added capability: containers have no ambient capabilities
+    cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and not one.capabilities & locks)
+    change, words = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"]), "no IPC_LOCK in securityContext"
+    named: dict[str, object] = {}
+    if not touched:
         cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and bool(one.user))
+        change, words = Change(("securityContext", "runAsUser"), 0), "capabilities.add: IPC_LOCK, runAsUser: {}"
+        named = {"user": cases[0].container.user, "docker": False} if touched else {}
+    elif cases[0].is_docker:
+        words = "no IPC_LOCK in CapAdd, no memlock in Ulimits"
     if touched:
-        docker, user = cases[0].pod.kind == "container", cases[0].container.user if is_of_user else None
-        change = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
-        words = "no IPC_LOCK in " + ("CapAdd, no memlock in Ulimits" if docker else "securityContext")
-        if is_of_user:
-            change, words = Change(("securityContext", "runAsUser"), 0), "capabilities.add: IPC_LOCK, runAsUser: {}"
-        steps = list(workloads.patches(cases, lambda _: [change]))
-        yield _hit(
-            cases,
-            touched,
-            [case.line(words.format(case.container.user)) for case in cases],
-            steps,
-            steps if is_of_user else (),
-            docker=docker and not is_of_user,
-            user=user,
-            doubtful=all(effect.confidence == "possible" for effect in touched),
-        )
+        lines, steps = [case.line(words.format(case.container.user)) for case in cases], workloads.patches
+        doubtful = all(effect.confidence == "possible" for effect in touched)
+        yield _hit(cases, touched, lines, steps(cases, lambda _: [change]), doubtful=doubtful, **named)
 
 
-def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def pods_isolated(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find ranks of one machine that cannot access each other's memory by what their pods share."""
-    faults = workloads.faults("pods-isolated", findings)
-    cases, touched = match(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
-    if touched:
+    nodes = workloads.nodes(facts) if effects else {}
 
-        def ask_for_all(case: Case) -> list[Change]:
-            """Return one pod per node with all its GPUs."""
-            machine = workloads.machine(facts, case.pod)
-            name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
-            return [Change(("resources", "limits"), {name: (machine and machine.gpus) or "<GPUs of the node>"})]
+    def show(case: Case) -> str:
+        node = case.pod.node or nodes.get(case.pod.name, "")
+        share = "IpcMode: private" if case.is_docker else "no hostIPC"
+        return f"one GPU, {share}" + (f", nodeName: {node}" if node else "")
 
-        gpus = workloads.patches(cases, ask_for_all)
-        shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
-        share = "IpcMode: private" if cases[0].pod.kind == "container" else "no hostIPC"
-        nodes = workloads.nodes(facts)
-        places = ((case, case.pod.node or nodes.get(case.pod.name, "")) for case in cases)
-        lines = [case.line(f"one GPU, {share}" + (f", nodeName: {node}" if node else "")) for case, node in places]
-        yield _hit(cases, touched, lines, chain(gpus, shared))
+    def ask_for_all(case: Case) -> list[Change]:
+        """Return one pod per node with all its GPUs."""
+        machine = workloads.machine(facts, case.pod)
+        name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
+        return [Change(("resources", "limits"), {name: (machine and machine.gpus) or "<GPUs of the node>"})]
+
+    def share_memory(_: Case) -> list[Change]:
+        return [Change(("hostIPC",), True, of_pod=True)]
+
+    is_isolated = lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc  # noqa: E731
+    return _explain(facts, effects, is_isolated, show, ask_for_all, share_memory)
 
 
-def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def rdma_device_not_requested(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find TCP between hosts, and plugins without a device, by what the pods request."""
-    faults = workloads.faults("rdma-device-not-requested", findings)
-    if not faults:
-        return
-    of_efa = [effect for effect in faults if _is_of_efa(effect)]
-    machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
+    of_efa = [effect for effect in effects if _is_of_efa(effect)]
+    machines = (workloads.machine(facts, pod) for pod in (workloads.pods(facts) if effects else ()))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases, touched = match(facts, faults, partial(_lacks_device, is_efa))
+    cases, touched = match(facts, effects, partial(_lacks_device, is_efa))
     if touched:
-        docker = cases[0].pod.kind == "container"
-        device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
-        words = f"no {device} in its {'devices' if docker else 'resources'}"
-        steps = workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
+        is_docker = cases[0].is_docker
+        device = IN_CONTAINER if is_docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
+        words = f"no {device} in its {'devices' if is_docker else 'resources'}"
         resources = [sorted(case.container.resources.items()) for case in cases]
         requests = [", ".join(f"{name}: {amount}" for name, amount in some) for some in resources]
         yield _hit(
             cases,
             touched,
             [case.line(words + (f" ({asked})" if asked else "")) for case, asked in zip(cases, requests, strict=True)],
-            steps,
-            [look_up("@RDMA_IN_DOCKER")],
+            workloads.patches(cases, lambda case: _changes(facts, case, is_efa)),
             device=device,
             node=workloads.node(facts, cases[0]),
             doubtful=not is_efa and all(map(_is_unknown, touched)),
         )
-        return
-    nics = facts.platform.nics if facts.platform else None
-    few = [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]
-    cases, touched = match(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
-    if facts.platform and touched:
-        amounts = [int(case.container.amount(EFA)) for case in cases]
-        lines = [case.line(f"{EFA}: {amount}") for case, amount in zip(cases, amounts, strict=True)]
-        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {EFA: nics})])
-        yield _hit(cases, touched, lines, steps, amount=amounts[0], machine=facts.platform.name, nics=nics)
+    elif facts.platform and (nics := facts.platform.nics):
+        few = [effect for effect in of_efa if shows(effect, "few-efa-devices")]
+        for hit in _explain(
+            facts,
+            few,
+            lambda _, one: 0 < one.amount(EFA) < nics,
+            lambda case: f"{EFA}: {int(case.container.amount(EFA))}",
+            lambda _: [Change(("resources", "limits"), {EFA: nics})],
+            machine=facts.platform.name,
+            nics=nics,
+        ):
+            yield hit.with_fields(named={**hit.named, "amount": int(hit.cases[0].container.amount(EFA))})
 
 
 def _is_of_efa(effect: Finding) -> bool:
-    is_shown = workloads.shows(effect, "no-efa", "no-efa-device") and not _is_unknown(effect)
+    is_shown = shows(effect, "no-efa", "no-efa-device") and not _is_unknown(effect)
     return is_shown or "ofi" in effect.summary.lower()
 
 
 def _is_unknown(effect: Finding) -> bool:
     """Return whether the log does not show which RDMA network the machines have."""
-    return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
+    return shows(effect, "no-efa") and shows(effect, "no-ib")
 
 
 def _lacks_device(is_efa: bool, pod: Pod, container: Container) -> bool:
@@ -310,10 +301,10 @@ def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:
     return [Change(("resources", "limits"), limits), *locked]
 
 
-def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def shm_volume_missing(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     """Find segments that had no room, and the volume mounted at /dev/shm."""
     at_fault = ("no room", "most often /dev/shm")  # beginnings of the cause if the size is at fault
-    shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(at_fault)]
+    shown = [effect for effect in effects if effect.cause.startswith(at_fault)]
     # A segment takes up to some tens of MB: NCCL alone never fills 1 GiB per GPU.
     cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.shm < (1 << 30) * max(one.gpus, 1))
     if touched:
@@ -335,7 +326,7 @@ def _steps(cases: list[Case]) -> Iterator[str]:
 
 def _line(case: Case) -> Evidence:
     container = case.container
-    if case.pod.kind == "container":
+    if case.is_docker:
         return case.line(f"ShmSize: {int(container.shm)}", container.shm_line)
     if container.shm_line == container.line:
         return case.line("nothing in volumeMounts has mountPath: /dev/shm")

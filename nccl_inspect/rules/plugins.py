@@ -12,7 +12,6 @@ from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
 from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
-from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_values
@@ -35,7 +34,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
     machine, off = facts.platform, networks.plugins_off(facts)
     needed = machine is not None and bool(find_network(machine.network).plugin)
     is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
-    named = {"tcp": networks.tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
+    named = {"tcp": networks.tcp_paths(facts), "needed": needed}
     if off:
         if not is_on_one_host and not facts.inter_host_rdma_paths() and (machine is None or needed):
             yield Hit(named=named, settings=off, hosts=(), evidence=evidence_of_settings(off))
@@ -45,7 +44,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
         tcp, verbs = networks.fallback(facts), networks.lacking_verbs(facts)
         if is_named or (needed and not is_on_one_host):
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
-            named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
+            named |= {"files": files, "named": is_named}
             yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
         elif tcp and verbs and not facts.paths("intra"):
             shown = [*missing[:2], *verbs[:1]]
@@ -66,23 +65,18 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     sure = paths.where(lambda kind: kind.scope == "inter")
     shown, better = sure or paths, google or ("Slingshot" if signs else "")
     named = {
-        "words": networks.paths_in_words(shown) if shown else "",
-        "cost": over_tcp(machine),
         "better": better,
         "google": google,
-        "machine": machine and machine.name,
         "verbs": verbs,
-        "none found": facts.notices("nccl/net-ib-none"),
         "unsought": not verbs and not facts.notices("nccl/net-ib-none") and _is_not_sought(facts),
     }
     if signs and not google:
-        dialects = {notice.event.dialect for notice in facts.job.notices if notice.event}
         named |= {
             "slingshot": True,
             "other provider": networks.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
             "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
             or facts.with_role("no-provider"),
-            "tried": "aws-ofi-nccl" in dialects,
+            "tried": networks.ofi_lines(facts),
         }
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
@@ -97,10 +91,9 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     failed = [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)]
     if tcp and network.rdma and (better or failed) and not networks.settings_without_ib(facts):
         names = [str(getattr(notice.event, "plugin", "")) for notice in failed]
-        named |= {"names": names, "plugins": failed and not better, "idle": tcp.may_be_idle}
+        named |= {"names": names, "plugins": failed and not better}
         lines = [*signs, *first_evidence(failed), *first_evidence(verbs)]
-        named |= {"doubtful": tcp.may_be_idle or not better}
-        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=networks.clue_evidence(lines, tcp))
+        yield networks.suspect(tcp, lines, named, True, better)
 
 
 def _is_not_sought(facts: Facts) -> bool:
@@ -149,11 +142,9 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
     if failed:
         known = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)  # codes whose cause is known
         specific = [notice for notice in failed if transfers.efa_code(notice) in known]
-        first = (specific or failed)[0]
-        code = transfers.efa_code(first)
+        failed.sort(key=lambda one: one not in specific)
+        code = transfers.efa_code(failed[0])
         named = {
-            "peer": value(first, "peer_host"),
-            "error": value(first, "error"),
             "code": "" if code is None else str(code),
             "specific": specific,
             "zero-copy": code == 4125,
@@ -209,7 +200,6 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
         notices, expected = [notice for _, _, notice in short], _share(machine, gpus)
         named = {
             "nics": nics,
-            "machine": machine.name,
             "expected": expected,
             "share": f"{nics}/{expected}",
             "gpus": gpus,
@@ -221,21 +211,6 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
 def _share(machine: Platform, gpus: int) -> int:
     """Return the devices of a machine for this number of GPUs, rounded down: half of it may have half of them."""
     return max((machine.nics or 0) * min(gpus, machine.gpus or 1) // (machine.gpus or 1), 1)
-
-
-def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
-    """Find a failed search for a provider if the machine has no EFA, or the whole job is on one host."""
-    failed = facts.with_role("searches-failed")
-    platform = facts.platform
-    without = platform is not None and platform.network not in (None, "efa")
-    comms = facts.job.communicators
-    alone = bool(comms) and hosts_in(failed) <= {host for comm in comms for host in comm.hosts}
-    for comm in comms:
-        is_whole = len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
-        alone &= is_whole if comm.nnodes is None else comm.nnodes == 1
-    if failed and not facts.job.failed and (without or alone):
-        named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
-        yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
 
 
 def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
@@ -300,7 +275,6 @@ def efa_security_group(facts: Facts) -> Iterator[Hit]:
         banner = facts.notices("aws-ofi-nccl/ofi-security-group-banner")
         banner = [notice for notice in banner if "security group" in notice.message]
         named = {
-            "error": value(failed[0], "error"),
             "banner": banner,
             "unknown": any(map(_is_unknown, failed)),
             "unreachable": apart and transfers.efa_code(failed[0]) == transfers.EFA_UNREACHABLE,
@@ -327,41 +301,39 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
     network = facts.platform.network if facts.platform else None
     hints, lines = networks.efa_hints(facts), networks.ofi_lines(facts)
     providers = facts.settings("FI_PROVIDER")
-    named = {
-        "words": networks.paths_in_words(paths) if paths else "",
-        "cost": over_tcp(facts.platform),
+    named: dict[str, object] = {
         "off": networks.plugins_off(facts),
         "other": next((one.value for one in providers if one.value and "efa" not in one.value), None),
         "sought": networks.sought_plugin(facts),
     }
     if network not in (None, "efa"):
         return
-    if not paths:
-        yield from _suspect(facts, named, lines)
-    elif network or hints:
+    if not paths and (tcp := networks.fallback(facts)):
+        yield from _suspect(facts, tcp, named, lines)
+    elif paths and (network or hints):
         named |= {"provider": provider, "tried": lines, "certain": network and lines}
         yield Hit(named=named, evidence=[*paths.first_lines()[:2], *hints[:3]], paths=paths)
 
 
-def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
+def _suspect(facts: Facts, tcp: networks.Fallback, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
     """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
-    tcp, expected = networks.fallback(facts), bool(facts.platform and facts.platform.network)
-    hints, refused = networks.efa_hints(facts), _refusals(facts)
+    if networks.ib_cards(facts) or networks.slingshot_signs(facts):
+        return
+    expected = bool(facts.platform and facts.platform.network)
+    # The lines that show that aws-ofi-nccl does not come up, and why.
+    reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
+    broken = networks.unloadable_plugins(facts)
+    without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
+    failed = filter(networks.is_of_libfabric, networks.failed_plugins(facts))
+    hints, refused = networks.efa_hints(facts), [*reasons[:2], *[*failed, *without][:1]]
     # Stronger than the plugin's presence: images for all kinds of machines contain it.
-    requests = [
-        one
-        for one in facts.settings("FI_PROVIDER", "NCCL_NET")
-        if one.value.lower() in ("efa", "libfabric", "aws libfabric")
-    ]
-    requests += [one for one in facts.job.environment if one.name.startswith("FI_EFA_") and one.source != "plugin"]
+    asked = ("efa", "libfabric", "aws libfabric")
+    requests = [one for one in facts.settings("FI_PROVIDER", "NCCL_NET") if one.value.lower() in asked]
     warned = facts.notices("libfabric/libfabric-warning")
     warned = [n for n in warned if value(n, "provider") == "efa" or "provider efa" in str(value(n, "text"))]
     shown = [*facts.with_event(OfiPlatform), *warned]
     on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
-    notices = [*shown[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
-    signs = first_evidence(notices) + evidence_of_settings(requests, 1)
-    if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
-        return
+    signs = first_evidence([*shown[:2], *on_aws[:1]]) + evidence_of_settings(requests, 1)
     in_ec2 = facts.spans_hosts() and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
@@ -369,29 +341,10 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
         return
     if lines and not tcp.stated and (networks.dies_silently(facts) or not gave_up):
         return  # the log ends before the plugin has chosen a provider, or NCCL ends
-    over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if networks.is_over_tcp(notice)]
-    is_sure = bool(expected or signs or over_tcp_only or refused)
-    yield Hit(
-        named=named
-        | {
-            "provider": over_tcp_only,
-            "tried": lines or refused,
-            "idle": tcp.may_be_idle or not points_at_efa,
-            "doubtful": tcp.may_be_idle or not is_sure,
-        },
-        ranks=tcp.ranks,
-        hosts=tcp.hosts,
-        evidence=networks.clue_evidence([*first_evidence([*over_tcp_only, *refused]), *signs, *hints], tcp),
-    )
-
-
-def _refusals(facts: Facts) -> list[Notice]:
-    """Return the lines that show that aws-ofi-nccl does not come up, and why."""
-    lines = networks.ofi_lines(facts)
-    reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
-    broken = networks.unloadable_plugins(facts)
-    without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
-    return [*reasons[:2], *[*filter(networks.is_of_libfabric, networks.failed_plugins(facts)), *without][:1]]
+    over_tcp = [notice for notice in facts.with_event(OfiProvider) if networks.is_over_tcp(notice)]
+    evidence = [*first_evidence([*over_tcp, *refused]), *signs, *hints]
+    named |= {"provider": over_tcp, "tried": lines or refused}
+    yield networks.suspect(tcp, evidence, named, points_at_efa, expected or signs or over_tcp or refused)
 
 
 _WAITS, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-init-failed"
@@ -431,7 +384,6 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
                 "late": _text(late[0]) if late else "",
                 "waiting": waiting,
                 "nanos": nanos and int(nanos) // 10**9,
-                **({name: value(late[0], name) for name in ("peer", "interface", "what")} if nanos else {}),
                 "seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0),
                 "refused": any("111" in text or "refused" in text for text in texts) and not own,
                 "works": works and not ended,

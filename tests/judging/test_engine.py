@@ -25,9 +25,9 @@ from nccl_inspect import judge, report
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine, remedies
-from nccl_inspect.judging.agreement import AGREEMENTS
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, is_before
+from nccl_inspect.judging.siblings import AGREEMENTS
 from nccl_inspect.model.document import finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged

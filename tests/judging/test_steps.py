@@ -22,7 +22,7 @@ import nccl_inspect
 from nccl_inspect.event.base import Process
 from nccl_inspect.extras.live.watch import TO_ACT, End, find_alarm
 from nccl_inspect.judge import choose_action, gather_facts
-from nccl_inspect.judging import impact, placeholders
+from nccl_inspect.judging import impact, places
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.judging.places import pod_of
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
@@ -129,7 +129,7 @@ _PIDS = "<pid>: 100, 101 on n1; 102, 103 on n2"
 def fill_step(step: str, log: str, about: dict[str, list[int] | list[str]]) -> str:
     known = {"rule": "r", "category": "c", "severity": "error", "confidence": "likely"}
     finding = Finding(**known, summary="s", cause="c", impact="i", fix=[step], **about)  # type: ignore[arg-type]
-    placeholders.fill(gather_facts(nccl_inspect.read(log.encode())), [finding])
+    places.fill(gather_facts(nccl_inspect.read(log.encode())), [finding])
     return finding.fix[0]
 
 

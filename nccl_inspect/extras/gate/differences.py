@@ -14,7 +14,7 @@ from itertools import islice
 
 from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.culprit_words import subject
+from nccl_inspect.judging.culprits import subject
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nccl_inspect.artifacts.tools import Item, Report, number
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging import gdr, remedies
+from nccl_inspect.judging import networks, remedies
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts, cite_line, once
 from nccl_inspect.judging.remedies import COMMENT
@@ -463,15 +463,15 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
     """Return whether no other reason is known: a missing kernel module does not explain an excessive distance."""
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
-    reasons: list[Notice] = [*gdr.gdr_refusals(facts), *gdr.gpus_too_far(facts)]
-    is_other = gdr.first_too_far(reasons) or facts.is_rccl() or gdr.settings_without_gdr(facts)
+    reasons: list[Notice] = [*networks.gdr_refusals(facts), *networks.gpus_too_far(facts)]
+    is_other = networks.first_too_far(reasons) or facts.is_rccl() or networks.settings_without_gdr(facts)
     return not is_other and all((kind.net or "").startswith("IB") for kind in facts.inter_host_rdma_paths().kinds)
 
 
 def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> str:
     """Return the confidence: a file that may be of another host, or of the other end of a transfer, proves nothing."""
     sure = fault.explains[finding.rule]
-    if finding.rule.startswith("gdr-") and gdr.gdr_refusals(facts):
+    if finding.rule.startswith("gdr-") and networks.gdr_refusals(facts):
         sure = CERTAIN  # NCCL asked the drivers, and the module is missing
     is_near = all(sighting.host and (not finding.hosts or sighting.host in finding.hosts) for sighting in seen)
     return sure if is_near or (len(facts.job.hosts) < 2 and sure == CERTAIN) else LIKELY

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with an editable template, whose lists ``kubectl patch`` merges by name."""
-_TEMPLATES = 4
-"""Templates that get steps of their own."""
 _LABEL = 63
 """The maximum length of a host name."""
 
@@ -36,6 +34,11 @@ class Case(NamedTuple):
 
     pod: Pod
     container: Container
+
+    @property
+    def is_docker(self) -> bool:
+        """Return whether it is a container of Docker, which no manifest describes."""
+        return self.pod.kind == "container"
 
     def line(self, text: str, line: int = 0) -> Evidence:
         """Return a line of evidence: that line, or by default the one where the container is defined."""
@@ -174,18 +177,16 @@ def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) 
         pod = case.pod
         own = (pod.owner,) if pod.kind == "Pod" else (pod.file, pod.line, pod.path, case.container.path)
         templates.setdefault(own, case)
-    for case in list(templates.values())[:_TEMPLATES]:
+    for case in templates.values():
         yield from steps(case, *changes(case))
-    if len(templates) > _TEMPLATES:
-        yield f"Change {count(len(templates) - _TEMPLATES, 'other template')} likewise."
 
 
 def steps(case: Case, *changes: Change) -> Iterator[str]:
     """Code to paste into the manifest, each piece with the place where it belongs."""
     from nccl_inspect.artifacts import located  # only needed to change a manifest
 
-    pod = case.pod
-    for change in (part for whole in changes for part in _both(case, whole)):
+    pod, parts = case.pod, [part for whole in changes for part in _both(case, whole)]
+    for change in parts:
         place = _base(case, change)
         if place is None:  # only the runtime of a TrainJob can have it
             (piece,) = _pieces(located.ABSENT, change.keys, change.value)
@@ -208,7 +209,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
                 instead = f", in place of line {there.line}" if there else ""
             yield f"{piece}{COMMENT}{where}{instead if there is not None else ''}"
     if pod.kind in MERGED and changes:
-        yield _command(case, changes)
+        yield _command(case, parts)
 
 
 def _both(case: Case, change: Change) -> Iterator[Change]:
@@ -250,7 +251,7 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
     pod, container = case
     spec: dict[str, Any] = {}
     own: dict[str, Any] = {"name": container.name}
-    for change in (part for whole in changes for part in _both(case, whole)):
+    for change in changes:
         part = spec if change.of_pod else own
         for key in change.keys[:-1]:
             part = part.setdefault(key, {})
