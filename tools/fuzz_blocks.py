@@ -114,24 +114,24 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
         [_step(step) for step in log.steps],
         [(key, *_note(note)) for key, note in log.notes.items()],
         log.calls,
-        (log.first, log.last, log.opening, log.final, log.long_notes, log.bootstraps),
+        (log.first, log.last, log.opening, log.closing.origin, log.long_notes, log.bootstraps),
         [(tid, _step(burst)) for tid, burst in sorted(log.open.items())],
         [(tid, burst and _step(burst)) for tid, burst in sorted(log.begun.items())],
     )
 
 
 def _note(note: Note) -> tuple[Any, ...]:
-    return note.event, note.origin, note.level, note.message, note.place, note.last, note.count, note.places
+    return note.event, note.printed.origin, note.level, note.message, note.place, note.last, note.count, note.places
 
 
 def _step(step: Any) -> Any:
     if not isinstance(step, Burst):
-        return step.place, step.origin, step.printed.time, step.event
+        return step.place, step.printed.origin, step.printed.time, step.event
     edges = [
-        (key, one.channel, one.message, one.origin, one.place, one.channels, one.lines, one.level)
+        (key, one.channel, one.message, one.printed.origin, one.place, one.channels, one.lines, one.level)
         for key, one in step.edges.items()
     ]
-    return step.key, step.place, step.origin, step.printed.time, edges
+    return step.key, step.place, step.printed.origin, step.printed.time, edges
 
 
 def _first_difference(mine: Any, others: Any) -> str:

@@ -59,7 +59,7 @@ class Traits(Record):
         sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
         names = [log.process.host for log in logs if is_named(log.process.host)]
         names += [part for log in logs for part in log.process.apart.split("/") if part]
-        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.final.time for log in logs))
+        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.closing.time for log in logs))
         return cls(
             comms=frozenset(
                 number for member in members if (number := comm_number(member.init.comm_id or "")) is not None

@@ -59,10 +59,10 @@ def _is_backwards(logs: list[ProcessLog]) -> bool:
 
 def _count_steps(log: ProcessLog) -> tuple[int, int]:
     """Return how often the next line is newer, and how often older, by times of one clock."""
-    if not (log.opening.time or log.final.time):
+    if not (log.opening.time or log.closing.time):
         return 0, 0
-    ends = [(log.first, log.opening.time), (log.last, log.final.time)]
-    marks = chain(ends, ((entry.place, entry.origin.time) for entry in (*log.steps, *log.notes.values())))
+    ends = [(log.first, log.opening.time), (log.last, log.closing.time)]
+    marks = chain(ends, ((entry.place, entry.printed.time) for entry in (*log.steps, *log.notes.values())))
     times = [moment(time) for _, time in sorted(islice(marks, _MAX_MARKS)) if time]
     steps = [
         after.seconds - before.seconds

@@ -230,8 +230,8 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                 notes=notes,
                 calls={key: tally for key, tally in log.calls.items() if begin <= tally.first < end},
                 first=steps[0].place if lives else log.first,
-                last=log.last if newest else max(map(_end, steps)),
-                opening=steps[0].origin if lives else log.opening,
+                last=log.last if newest else max(step.last for step in steps),
+                opening=steps[0].printed.origin if lives else log.opening,
                 closing=log.closing if newest else steps[-1].printed,
                 bootstraps=[place for place in log.bootstraps if begin <= place < end],
             )
@@ -257,7 +257,7 @@ def _borders(log: ProcessLog) -> list[tuple[int, int]]:
         before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
         begun = {step.event.comm for step in before if isinstance(step.event, events.CommInit)}
         if begun and after and not _goes_on(begun, after):
-            borders.append((min(max(map(_end, before)), place - 1) + 1, place))
+            borders.append((min(max(step.last for step in before), place - 1) + 1, place))
     return borders
 
 
@@ -271,10 +271,6 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
                 return True
             left.discard(comm)
     return False
-
-
-def _end(step: Step | Burst) -> int:
-    return step.place if isinstance(step, Step) else step.last
 
 
 def cut_note(note: Note, begin: int, end: int) -> Note | None:
@@ -325,9 +321,9 @@ def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
         connecting = [{step.key.rank for step in log.steps if isinstance(step, Burst)} for log in logs]
         several = sum(map(bool, connecting)) >= _SEVERAL and len(set().union(*connecting)) >= _SEVERAL
         by_lines = several and all(
-            origin.device == _FIRST
+            printed.origin.device == _FIRST
             for log in logs
-            for origin in chain((log.opening, log.final), (step.origin for step in log.steps))
+            for printed in (log.opening, log.closing, *(step.printed for step in log.steps))
         )
         if host and (by_init or by_lines):
             isolated.append(host)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -20,7 +21,7 @@ from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import PAIRED, Burst, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.process_log import PAIRED, Note, ProcessLog, position, source_and_line
 from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
 from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
@@ -31,7 +32,7 @@ from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
 from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Line, Quotes, Statement, Statements, by_process
+from nccl_inspect.model.statements.index import Quotes, Statement, by_process, statements
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
@@ -79,7 +80,7 @@ class _Builder:
         for log in (log for log in gathered.everything if id(log) not in own):
             cut = {key: processes.cut_note(note, self._began, log.last + 1) for key, note in log.notes.items()}
             logs.append(replace(log, notes={key: note for key, note in cut.items() if note}))
-        self._statements = Statements(logs)
+        self._statements = statements(logs)
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
@@ -97,9 +98,8 @@ class _Builder:
                 self._ranks[log.process] = [log.opening.rank]
 
     def job(self) -> Job:
-        statements = self._statements
         notices = self._join_notices()
-        self._groups = names.names(self._communicators, self._processes, statements, notices)
+        self._groups = names.names(self._communicators, self._processes, self._statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
         releases = _values(notices, events.NcclVersion, "version")
@@ -109,10 +109,10 @@ class _Builder:
             releases = sorted(set(map(versions.read_torch_version, named)))
         if not releases and (inferred := versions.infer(set(self._releases.values()))):
             releases = [inferred]
-        environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
+        environment = settings(self._processes, self._statements, self._ranks, self.quotes, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements), not shm_off)
+        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(self._statements), not shm_off)
         if classes:
             bus_ids = {
                 rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None
@@ -221,7 +221,7 @@ class _Builder:
         ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
         completed = {thread: max(places) for thread, places in ends.items()}
         # Nearly each process has timings of its own, and no rule asks for them.
-        statements = [entry for entry in self._statements.all if not lifetime.is_timing(entry.event)]
+        statements = [entry for entry in self._statements if not lifetime.is_timing(entry.event)]
         warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
         retold = {  # exceptions passed these warnings on, of which the process is not known
             id(entry)
@@ -232,14 +232,14 @@ class _Builder:
         return [self._notice(entry, completed) for entry in statements if id(entry) not in retold]
 
     def _notice(self, statement: Statement, completed: Mapping[tuple[Process, int], int]) -> Notice:
-        event, printers, line = statement.event, statement.processes, self.quotes.message
+        event, printers, notes, quote = statement.event, statement.processes, statement.notes, self.quotes.note
         notice = Notice(
             event=event and hide_secrets(event),
             production=event.qualified_name if event else "",
             level=statement.level,
             message=mask_secrets(decode(statement.message)),
-            count=sum(statement.counts),
-            place=statement.places[0],
+            count=sum(note.count for note in notes),
+            place=notes[0].place,
             ranks=[],
             hosts=[],
             processes=printers,
@@ -253,17 +253,13 @@ class _Builder:
         return notice.defer(
             ranks=lambda: sorted({rank for process in printers for rank in self._ranks.get(process, ())}),
             hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
-            evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
-            lines=lambda: (
-                notice.evidence
-                if len(printers) <= MAX_EVIDENCE
-                else [statement.line(row, line) for row in range(len(printers))]
-            ),
-            earliest=lambda: _earliest(statement, line),
-            until=lambda: [source_and_line(place)[1] for place in statement.lasts],
+            evidence=lambda: list(map(quote, notes[:MAX_EVIDENCE])),
+            lines=lambda: notice.evidence if len(notes) <= MAX_EVIDENCE else list(map(quote, notes)),
+            earliest=lambda: _earliest(statement, quote),
+            until=lambda: [source_and_line(note.last)[1] for note in notes],
             outlived=lambda: all(  # after each thread made the statement for the last time
-                last < completed.get((process, origin.tid), -1)
-                for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
+                note.last < completed.get((process, note.printed.tid), -1)
+                for process, note in zip(printers, notes, strict=True)
             ),
         )
 
@@ -354,7 +350,7 @@ class _Builder:
 
     @cached_property
     def lifetimes(self) -> lifetime.Lifetimes:
-        return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
+        return lifetime.Lifetimes(by_process(entry for entry in self._statements if lifetime.is_timing(entry.event)))
 
     def _shows(self, paths: Paths) -> Callable[[Process, int, int | None], bool]:
         """Return whether there is a path between two ranks of each communicator of a process that has both.
@@ -378,20 +374,17 @@ class _Builder:
         return is_shown
 
     def _last_lines(self) -> list[LastLine]:
-        where, stated = self._fold.where, cache(self._statements.last)
+        where, lines = self._fold.where, list[LastLine]()
 
         def quote(log: ProcessLog) -> Evidence | None:
             """Return the last line of a process of which more than its place is kept."""
-            statement = stated().get(log.process)
-            ends = [*([statement] if statement else []), *log.steps[-1:], *log.open.values()]
-            last = max(ends, key=lambda end: end.last if isinstance(end, Burst) else end.place, default=None)
-            if isinstance(last, Burst):
-                return self.quotes.edge(last.final)
-            return self.quotes.step(last) if isinstance(last, Step) else last and last.line(self.quotes.message)
+            ends = [*log.notes.values(), *log.steps[-1:], *log.open.values()]
+            return self.quotes.last(max(ends, key=attrgetter("last"))) if ends else None
 
-        lines = []
         for log in (process.log for process in self._processes):
-            line = LastLine(log.process, self._ranks[log.process], *where(log.last), log.final.device, log.final.time)
+            line = LastLine(
+                log.process, self._ranks[log.process], *where(log.last), log.closing.origin.device, log.closing.time
+            )
             is_in_one = source_and_line(log.first)[0] == source_and_line(log.last)[0]
             line.first = where(log.first)[2] if is_in_one else 0
             lines.append(line.defer(evidence=partial(quote, log)))
@@ -489,8 +482,9 @@ class _Builder:
         """Return the last line of each kind that ends the job; one that processes begin after ended something else."""
         lines = {
             place: decode(statement.message)
-            for statement in self._statements.where(job_failure.is_end)
-            for place in statement.lasts
+            for statement in self._statements
+            if job_failure.is_end(statement.event)
+            for place in (note.last for note in statement.notes)
         }
         for index, source in self._fold.sources_by_number.items():
             for number, text in source.counts.tail:
@@ -566,18 +560,17 @@ _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_
 """Until somebody asks who made a statement first."""
 
 
-def _earliest(statement: Statement, line: Line) -> Earliest:
+def _earliest(statement: Statement, quote: Callable[[Note], Evidence]) -> Earliest:
     """Return who said it first: by time where all have times of one clock, else the first in the log."""
-    row, origins, processes = 0, statement.origins, statement.processes[:1]
-    times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
+    first, processes = statement.notes[0], statement.processes[:1]
+    times = [moment(note.printed.time) for note in statement.notes] if first.printed.time else [None]
     ordered = are_in_order(*times)
     if ordered:
         seconds = [time.seconds for time in times if time]
-        row = seconds.index(min(seconds))
-        processes = [
-            process for process, when in zip(statement.processes, seconds, strict=True) if when == seconds[row]
-        ]
-    return Earliest(processes, origins[row].device, origins[row].time, statement.line(row, line), ordered)
+        earliest = min(seconds)
+        first = statement.notes[seconds.index(earliest)]
+        processes = [process for process, when in zip(statement.processes, seconds, strict=True) if when == earliest]
+    return Earliest(processes, first.printed.origin.device, first.printed.time, quote(first), ordered)
 
 
 def _times(log: ProcessLog, member: Member) -> list[tuple[str, Moment, int, Origin | Late]]:
@@ -591,6 +584,6 @@ def _times(log: ProcessLog, member: Member) -> list[tuple[str, Moment, int, Orig
     marks = [("first", log.first, log.opening), *((name, *step[:2]) for name, step in steps.items() if step)]
     return [
         (name, when, place, printed)
-        for name, place, printed in [*marks, ("last", log.last, log.final)]
+        for name, place, printed in [*marks, ("last", log.last, log.closing)]
         if printed.time and (when := moment(printed.time))
     ]

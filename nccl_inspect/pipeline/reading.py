@@ -167,7 +167,7 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
         hosts=[host.name for host in job.hosts],
         nccl_versions=job.nccl_versions,
         first=Evidence(begin[0], begin[1], (first and first.opening.time) or "", begin[2]),
-        last=Evidence(end[0], end[1], (last and last.final.time) or "", end[2]),
+        last=Evidence(end[0], end[1], (last and last.closing.time) or "", end[2]),
         finding=finding,
         severity=SEVERITIES[highest] if highest >= 0 else "",
         detail=job,

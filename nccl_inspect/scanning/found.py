@@ -26,11 +26,6 @@ class Edge(Record):
     level: str = "INFO"
 
     @property
-    def origin(self) -> Origin:
-        """Return who printed the first of them, and when."""
-        return self.printed.origin if isinstance(self.printed, Late) else self.printed
-
-    @property
     def message(self) -> str:
         """Return the message of the first of them."""
         message = self.event.message

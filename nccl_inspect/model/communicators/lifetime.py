@@ -11,9 +11,9 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.process_log import ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Note, ProcessLog, Step
 from nccl_inspect.model.inventory import InitTiming, Stage
-from nccl_inspect.model.statements.index import Quotes, StatementLine
+from nccl_inspect.model.statements.index import Quotes
 from nccl_inspect.util.times import are_in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
@@ -25,7 +25,7 @@ PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "all
 class Lifetimes:
     """The stages of communicators."""
 
-    def __init__(self, timings: Mapping[Process, list[StatementLine]]) -> None:
+    def __init__(self, timings: Mapping[Process, list[Note]]) -> None:
         self._lines = timings
         self._timings: dict[Process, _Timings] = {}
 
@@ -61,13 +61,13 @@ class Lifetimes:
                 member.log.process,
                 timing.event.total,
                 {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
-            ).defer(evidence=partial(timing.line, quotes.message))
+            ).defer(evidence=partial(quotes.note, timing))
             for member in comm.members.values()
             for timing in self._find(member)
             if isinstance(timing.event, events.InitTimings)
         ]
 
-    def _find(self, member: Member) -> Iterator[StatementLine]:
+    def _find(self, member: Member) -> Iterator[Note]:
         log = member.log
         if log.process not in self._timings:
             self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
@@ -77,7 +77,7 @@ class Lifetimes:
 class _Timings:
     """Holds what a process says of the time that its initialisations took."""
 
-    def __init__(self, log: ProcessLog, timings: list[StatementLine]) -> None:
+    def __init__(self, log: ProcessLog, timings: list[Note]) -> None:
         self._timings = timings
         self._places = list(map(_PLACE, timings))
         steps = [step for step in log.steps if isinstance(step, Step)] if timings else []
@@ -85,7 +85,7 @@ class _Timings:
             [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
         )
 
-    def find_timings(self, member: Member) -> Iterator[StatementLine]:
+    def find_timings(self, member: Member) -> Iterator[Note]:
         """Yield the lines from COMPLETE to that of another communicator, or for its bootstrap before COMPLETE."""
         done = member.completed
         if done is None or not self._timings:
@@ -95,7 +95,7 @@ class _Timings:
         end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
         for timing in self._timings[begin:end]:
             event = timing.event
-            if timing.origin.tid != done.origin.tid:
+            if timing.printed.tid != done.printed.tid:
                 continue
             if not isinstance(event, events.InitTimings):
                 if timing.place < done.place:
@@ -112,7 +112,7 @@ def is_timing(event: Event | None) -> bool:
 def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) -> Stage:
     reached = [step for step in steps if step is not None]
     stage = Stage(name, len(reached) or len(took), seconds=max(took, default=None))
-    times = [(time, step.origin.time) for step in reached if (time := moment(step.origin.time))]
+    times = [(time, step.printed.time) for step in reached if (time := moment(step.printed.time))]
     if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage

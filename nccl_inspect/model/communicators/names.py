@@ -13,7 +13,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, ProcessMembers
 from nccl_inspect.model.inventory import Parallelism
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements.index import Statements, by_process
+from nccl_inspect.model.statements.index import Statement, by_process
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 
@@ -26,7 +26,7 @@ _BEGIN = attrgetter("first.place")
 def names(
     communicators: Sequence[Communicator],
     processes: Iterable[ProcessMembers],
-    statements: Statements,
+    statements: Iterable[Statement],
     notices: Iterable[Notice],
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
@@ -34,11 +34,11 @@ def names(
     return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
 
-def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) -> Iterable[tuple[str, str]]:
+def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Iterable[Statement]) -> Iterable[tuple[str, str]]:
     """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
     given = by_process(
         statement
-        for statement in statements.find_kind(events.EnvSetting)
+        for statement in statements
         if isinstance(statement.event, events.EnvSetting)
         and (statement.event.origin, statement.event.name) == ("config", "Comm name")
     )
@@ -46,7 +46,7 @@ def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) 
         begun = sorted(process.members, key=_BEGIN)
         threads = group_values((member.first.printed.tid, member) for member in begun)
         for said in given.get(process.log.process, ()):
-            started = threads.get(said.origin.tid, [])
+            started = threads.get(said.printed.tid, [])
             at = bisect_right(started, said.place, key=_BEGIN)
             comm = started[at].communicator if at < len(started) else None
             if comm is not None and isinstance(said.event, events.EnvSetting):

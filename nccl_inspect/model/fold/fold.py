@@ -232,7 +232,7 @@ class Fold:
             if not source.crowded:
                 self.processes[printed.process] = log
         if not log.first:
-            log.first, log.opening = place, printed.origin if isinstance(printed, Late) else printed
+            log.first, log.opening = place, printed.origin
         return log
 
     def is_countable(self, text: Text) -> bool:

@@ -41,9 +41,9 @@ class Step(NamedTuple):
     event: Event
 
     @property
-    def origin(self) -> Origin:
-        """Return who printed its line, and when."""
-        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+    def last(self) -> int:
+        """Return where it ends, as a burst does."""
+        return self.place
 
 
 step_of = partial(tuple.__new__, Step)  # makes a step of its fields in a third of the time
@@ -68,11 +68,6 @@ class Note(Record):
     last: int
     count: int = 1
     places: array[int] | None = None  # where it was made after the first time, as far as nothing shows by whom
-
-    @property
-    def origin(self) -> Origin:
-        """Return who made it first, and when."""
-        return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
     @property
     def wording(self) -> Wording:
@@ -178,11 +173,6 @@ class Burst(Record):
     event: ClassVar[None] = None  # instead of that of a step
 
     @property
-    def origin(self) -> Origin:
-        """Return who printed the first line, and when."""
-        return self.printed.origin if isinstance(self.printed, Late) else self.printed
-
-    @property
     def lines(self) -> int:
         """Return how many lines it has."""
         return sum(edge.lines for edge in self.edges.values())
@@ -246,11 +236,6 @@ class ProcessLog(Record):
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
 
-    @property
-    def final(self) -> Origin:
-        """Return who printed the last line, and when."""
-        return self.closing.origin if isinstance(self.closing, Late) else self.closing
-
     def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
         self.steps.append(step_of((place, printed, event)))
@@ -291,7 +276,7 @@ class ProcessLog(Record):
                 note.add_place(place, parsed)
         else:
             if printed.location != location:  # another one stands for it
-                printed = (printed.origin if isinstance(printed, Late) else printed)._replace(location=location)
+                printed = printed.origin._replace(location=location)
             event = parsed.event if parsed else None
             self.notes[key] = Note(event, printed, level, message, place, last or place, count)
 

@@ -61,7 +61,7 @@ class Part:
         self.end = max(log.last for log in logs)
 
         opening = [moment(log.opening.time) for log in logs]
-        final = [moment(log.final.time) for log in logs]
+        final = [moment(log.closing.time) for log in logs]
         is_ordered = are_in_order(*opening, *final)
         self.began = min(time for time in opening if time) if is_ordered else None
         """When the first process began, where all lines have times of one clock."""
@@ -425,7 +425,7 @@ class Claims:
         for note in self._fold.unrecognised.values():
             source = source_and_line(note.place)[0]
             if source in continued:
-                continued[source].add(note.origin.process)
+                continued[source].add(note.printed.process)
         return continued
 
     def _folder(self, source: int) -> str:

@@ -212,7 +212,7 @@ class Division:
             sizes[job] = max(sizes[job], comm.nranks)
         about: list[tuple[int, int | None]] = []
         for note in (note for log in self._loose for note in log.notes.values()):
-            ranks = (*(note.event.ranks if isinstance(note.event, ProcessEnded) else ()), note.origin.rank)
+            ranks = (*(note.event.ranks if isinstance(note.event, ProcessEnded) else ()), note.printed.origin.rank)
             rank = max((rank for rank in ranks if rank is not None), default=None)
             about += [(place, rank) for place in _list_places(note)]
         for number, source in self._numbered.items():
@@ -256,9 +256,9 @@ class Division:
                 self._everything[job].append(piece)
         unrecognised: list[dict[bytes, Note]] = [{} for _ in self._claims]
         for message, note in self._fold.unrecognised.items():
-            owner = self._of_process.get(note.origin.process)
+            owner = self._of_process.get(note.printed.process)
             if owner is None:
-                owner = self._owner(note.place, note.message, note.origin.label)
+                owner = self._owner(note.place, note.message, note.printed.origin.label)
             if owner != _NOBODY:
                 unrecognised[owner][message] = note
         sources, repeated = self._sources(unrecognised), self._gathered.repeated
@@ -282,7 +282,8 @@ class Division:
         for key, note in log.notes.items():
             is_end = job_failure.is_end(note.event)
             by_job = group_values(
-                (self._owner(place, note.message, note.origin.label, is_end), place) for place in _list_places(note)
+                (self._owner(place, note.message, note.printed.origin.label, is_end), place)
+                for place in _list_places(note)
             )
             by_job.pop(_NOBODY, None)
             for job, own in by_job.items():

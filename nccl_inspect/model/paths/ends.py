@@ -16,7 +16,7 @@ from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.model.paths.placement import Line
-from nccl_inspect.model.statements.index import Statements
+from nccl_inspect.model.statements.index import Statement
 
 NicName = Callable[[ProcessLog, str, int], str | None]
 """The name of a NIC by process, network and index, where the log lists it."""
@@ -69,15 +69,15 @@ def _named_twice(ends: dict[End, int]) -> int:
 class NicNames:
     """Looks up what processes state; each lists its own devices, and the index is one in that list."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Iterable[Statement]) -> None:
         self._names: dict[Process, dict[tuple[str, int], str]] = {}
         listed = [
-            (place, process, statement.event)
-            for statement in statements.find_kind(NetDevices)
-            for process, place in zip(statement.processes, statement.places, strict=True)
+            (note.place, process, statement.event)
+            for statement in statements
+            if isinstance(statement.event, NetDevices)
+            for process, note in zip(statement.processes, statement.notes, strict=True)
         ]
         for _, process, event in sorted(listed, key=itemgetter(0)):  # a later list counts
-            assert isinstance(event, NetDevices)
             names = self._names.setdefault(process, {})
             names.update(((event.net, int(device[0])), str(device[1])) for device in event.devices)
         self._lists: dict[object, int] = {}

@@ -62,7 +62,7 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         notes += [note for log in fold.processes.values() if log.process.host for note in log.notes.values()]
     by_source: dict[int, dict[int, list[Note]]] = {}
     for note in (note for note in notes if note.message):
-        text = prefix.join_line(note.origin.head, note.level, decode(note.message))
+        text = prefix.join_line(note.printed.origin.head, note.level, decode(note.message))
         by_length = by_source.setdefault(source_and_line(note.place)[0], {})
         by_length.setdefault(len(encode(text)), []).append(note)
     longest = {source: max(by_length) for source, by_length in by_source.items()}
@@ -91,7 +91,7 @@ def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | N
     return sum(
         note.count
         for note, match in found
-        if not is_shown(note.origin.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
+        if not is_shown(note.printed.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
     )
 
 
