@@ -28,12 +28,12 @@ from nccl_inspect.model.fold.process_log import (
     CallKey,
     Note,
     ProcessLog,
+    SourceCounts,
     Step,
     Tally,
     add_calls,
     source_and_line,
 )
-from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS

@@ -15,24 +15,30 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model import processes, versions
-from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
+from nccl_inspect.model.communicators import attribution, communicator, names, rings_and_trees
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import PAIRED, Note, ProcessLog, position, source_and_line
-from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
+from nccl_inspect.model.fold.process_log import (
+    PAIRED,
+    Note,
+    ProcessLog,
+    Raised,
+    SourceCounts,
+    position,
+    source_and_line,
+)
 from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.division import Part, find_earlier_runs
-from nccl_inspect.model.paths import build, placement
-from nccl_inspect.model.paths.ends import NicNames
+from nccl_inspect.model.paths import build
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
 from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Quotes, Statement, by_process, statements
+from nccl_inspect.model.statements.index import Quotes, Statement, statements
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
@@ -82,10 +88,10 @@ class _Builder:
             logs.append(replace(log, notes={key: note for key, note in cut.items() if note}))
         self._statements = statements(logs)
         largest = communicator.find_world(self._communicators)
-        self._world = stated_world.make_world(self._communicators, logs, largest)
+        self._world = communicator.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
-        self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
+        self._lines = build.place_lines(self._communicators, self._world, self.attribution)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
         """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
@@ -112,7 +118,7 @@ class _Builder:
         environment = settings(self._processes, self._statements, self._ranks, self.quotes, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(self._statements), not shm_off)
+        built = build.build(self._lines, self._communicators, self.quotes.edge, self._statements, not shm_off)
         if classes:
             bus_ids = {
                 rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None
@@ -221,7 +227,7 @@ class _Builder:
         ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
         completed = {thread: max(places) for thread, places in ends.items()}
         # Nearly each process has timings of its own, and no rule asks for them.
-        statements = [entry for entry in self._statements if not lifetime.is_timing(entry.event)]
+        statements = [entry for entry in self._statements if not rings_and_trees.is_timing(entry.event)]
         warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
         retold = {  # exceptions passed these warnings on, of which the process is not known
             id(entry)
@@ -349,8 +355,8 @@ class _Builder:
         return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     @cached_property
-    def lifetimes(self) -> lifetime.Lifetimes:
-        return lifetime.Lifetimes(by_process(entry for entry in self._statements if lifetime.is_timing(entry.event)))
+    def lifetimes(self) -> rings_and_trees.Lifetimes:
+        return rings_and_trees.Lifetimes(self._statements)
 
     def _shows(self, paths: Paths) -> Callable[[Process, int, int | None], bool]:
         """Return whether there is a path between two ranks of each communicator of a process that has both.

@@ -16,7 +16,7 @@ from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.machine_type import platform_of
-from nccl_inspect.model import line_order, resolve
+from nccl_inspect.model import resolve
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.fold.fold import Fold
@@ -25,7 +25,7 @@ from nccl_inspect.model.jobs.division import jobs_of, runs_of
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
-from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_excerpts
+from nccl_inspect.pipeline.reader import Piece, Reader, find_turned, may_be_excerpt, read_excerpts
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.memory import keep_reserve
@@ -207,7 +207,7 @@ def fold(
     given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
     state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
-    turned = set() if state.partial else line_order.sources(state)
+    turned = set() if state.partial else find_turned(state)
     if turned and not files.can_read_again(given):
         what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
         raise NoInputError(f"{', '.join(sorted(turned))}: {what}", "… | tac | nccl-inspect summarize, or name a file")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_inspect.event.types import NEAR, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
-from nccl_inspect.ingest.lines import last_error, tracebacks
+from nccl_inspect.ingest.lines import exceptions
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.util.records import Record, record
 
@@ -57,11 +57,11 @@ class Counts(Record):
     """The numbers of all lines that were joined or split, or whose end is missing."""
     pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
-    awaited: last_error.Awaited = field(default_factory=dict)
+    awaited: exceptions.Awaited = field(default_factory=dict)
     """The printers of exceptions whose next line may be what NCCL said last."""
     reports: list[tuple[int, ProcessEnded]] = field(default_factory=list)
     """The last lines about ends of processes, with their numbers: the next lines may complete them."""
-    tracebacks: tracebacks.Open = field(default_factory=dict)
+    tracebacks: exceptions.Open = field(default_factory=dict)
     """The printers of tracebacks whose next line may be the exception."""
 
     def add(self, lines: int, unknown: int = 0) -> None:

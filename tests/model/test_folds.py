@@ -19,7 +19,7 @@ from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.ingest.lines.prefix import NOBODY
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
+from nccl_inspect.model.fold.process_log import Raised, SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.counts import Text

@@ -9,7 +9,7 @@ from call_count import calls_by_function
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.scanning.sparse import Sieve
+from nccl_inspect.scanning.bulk import Sieve
 
 _STEP = b"[2026-11-20 10:00:%02d] step=%d loss=0.%d"
 _NCCL = b"vm:1:1 [0] NCCL INFO cudaDriverVersion 13000"

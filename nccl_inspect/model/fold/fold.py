@@ -23,9 +23,12 @@ from nccl_inspect.model.fold.process_log import (
     LONG,
     MAX_LONG,
     MAX_NOTES,
+    MAX_PROCESSES,
     Burst,
     Note,
     ProcessLog,
+    Raised,
+    SourceCounts,
     Step,
     Wordings,
     count_call,
@@ -33,7 +36,6 @@ from nccl_inspect.model.fold.process_log import (
     position,
     source_and_line,
 )
-from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Run, edge_of
 from nccl_inspect.util.levels import STATEMENTS

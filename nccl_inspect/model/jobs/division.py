@@ -10,8 +10,7 @@ from itertools import accumulate, pairwise
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
-from nccl_inspect.model.communicators import stated_world
-from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.communicator import Communicator, find_named_ranks
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import ProcessLog, position, source_and_line
 from nccl_inspect.model.jobs.shares import Claim, Division, Share
@@ -241,7 +240,7 @@ class Separation:
             if job_failure.reason(note.event) in (PREEMPTED, REQUEUED, NODE_FAILURE):
                 requeued.setdefault(source, []).append(note.place)
         nobody = (log for log in self._fold.processes.values() if not log.process.host)
-        named = group_values((source, (place, rank)) for source, place, rank in stated_world.find_named_ranks(nobody))
+        named = group_values((source, (place, rank)) for source, place, rank in find_named_ranks(nobody))
         for source, parts in self._by_source.items():
             indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)

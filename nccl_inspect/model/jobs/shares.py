@@ -23,8 +23,7 @@ from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ErrorCascade, NcclTestResult, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
-from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, SourceCounts, Step, position, source_and_line
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.work import shows_work
