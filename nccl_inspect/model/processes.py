@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -37,9 +37,6 @@ from nccl_inspect.model.fold.process_log import (
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
 
 _BELIEVED, _PER_STEP = 1 << 18, 128
 """Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
@@ -77,10 +74,10 @@ class Gathered:
         return chain.from_iterable(self.lives)
 
     @classmethod
-    def gather(cls, fold: Fold | Share) -> Gathered:
-        """Return all processes of a fold, or of a share of one."""
-        if not isinstance(fold, Fold):
-            return fold.gather()
+    def gather(cls, fold: Fold) -> Gathered:
+        """Return all processes of a fold."""
+        if fold.own is not None:
+            return cls([*fold.processes.values()], fold.restored > 0, fold.repeated)
         once = [leave_out_repeats(log) for log in _leave_out_damage(fold, apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, hide_secrets
@@ -32,7 +32,7 @@ from nccl_inspect.model.fold.process_log import (
 )
 from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
-from nccl_inspect.model.jobs.division import Part, find_earlier_runs
+from nccl_inspect.model.jobs import Part, find_earlier_runs
 from nccl_inspect.model.paths import build
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
@@ -45,15 +45,11 @@ from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
 from nccl_inspect.util.wording import count
 
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
-
-
 _BUILT_IN = ("IB", "Socket")
 _NONE = dict[str, list[int]]()
 
 
-def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
+def resolve(fold: Fold, gathered: Gathered | None = None) -> Job:
     """Return the job that a log shows, without findings."""
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
@@ -62,7 +58,7 @@ _TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a conne
 
 
 class _Builder:
-    def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
+    def __init__(self, fold: Fold, gathered: Gathered) -> None:
         self._fold = fold
         self.quotes = Quotes(fold.where)
         self._quote_step = self.quotes.step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect import judge, platforms, topology
@@ -21,7 +21,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.jobs.division import jobs_of, runs_of
+from nccl_inspect.model.jobs import jobs_of, runs_of
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
@@ -35,13 +35,12 @@ from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.inventory import Artifact
-    from nccl_inspect.model.jobs.shares import Share
 
 
 MAX_DETAILED = 3  # jobs of which everything is kept: the worst
 _MAX_EARLIER, _MAX_MEASURED = 5, 50
 """Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
-_Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
+_Judge: TypeAlias = "Callable[[Fold, Gathered], Job]"
 
 
 @frozen
@@ -58,7 +57,7 @@ def judge_jobs(
     judge: _Judge,
     choice: Choice,
     visit: Callable[[Job], None],
-    begin: Callable[[Sequence[Share]], None] | None = None,
+    begin: Callable[[Sequence[Fold]], None] | None = None,
 ) -> Job:
     """Return the job of a fold; of several the worst, with the others in brief, or the one that is wanted.
 
@@ -81,34 +80,29 @@ def judge_jobs(
         visit(job)
         return job
     if begin:
-        begin(shares)
-    from nccl_inspect.model.jobs.shares import titles  # most inputs hold one job
-
-    names = titles(shares)
+        begin(list(shares.values()))
     if choice.job is not None or choice.run is not None:
         if choice.job is None:
-            raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
-        if choice.job in names:
-            at = names.index(choice.job)
-        elif choice.job.isdecimal() and 1 <= int(choice.job) <= len(names):
-            at = int(choice.job) - 1
-        else:
-            numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
-            hint = suggestion(choice.job, names) or numbers
-            raise NcclInspectError(f"no job '{choice.job}' among {len(names)}", hint)
-        job = _resolve_run(shares[at], shares[at].gather(), judge, choice.run)
-        job.name = names[at]
+            raise NcclInspectError(f"the input holds {len(shares)} jobs", "say with --job which one --run is about")
+        names, name = list(shares), choice.job
+        if name not in shares:
+            if not (name.isdecimal() and 1 <= int(name) <= len(names)):
+                numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
+                raise NcclInspectError(f"no job '{name}' among {len(names)}", suggestion(name, names) or numbers)
+            name = names[int(name) - 1]
+        job = _resolve_run(shares[name], Gathered.gather(shares[name]), judge, choice.run)
+        job.name = name
         visit(job)
         return job
-    return _choose_worst(fold, judge, list(zip(shares, names, strict=True)), visit)
+    return _choose_worst(fold, judge, shares, visit)
 
 
-def _choose_worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None]) -> Job:
+def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Callable[[Job], None]) -> Job:
     """Return the worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
-    for number, (share, name) in enumerate(jobs, 1):
-        job = _resolve_run(share, share.gather(), judge, None)
+    for number, (name, share) in enumerate(jobs.items(), 1):
+        job = _resolve_run(share, Gathered.gather(share), judge, None)
         visit(job)
         job.name = name
         standing = _standing(number, share, job)
@@ -121,19 +115,19 @@ def _choose_worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], 
     worst = standings[0].detail
     assert worst is not None
     worst.jobs = standings
-    numbers = jobs[standings[0].number - 1][0].sources_by_number
+    numbers = jobs[standings[0].name].sources_by_number
     unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
 
 
-def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
+def _resolve_run(share: Fold, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
     """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
     if run is None:
         job = judge(share, gathered)
         if job.earlier_runs:
             most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one, one.gather()) for one in runs_of(share, gathered)[:-1][-most:]]
+            earlier = [judge(one, Gathered.gather(one)) for one in runs_of(share, gathered)[:-1][-most:]]
             job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
             results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
             for entry in results.values():
@@ -145,10 +139,10 @@ def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: in
     if not 1 <= run <= len(runs):
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1], runs[run - 1].gather())
+    return judge(runs[run - 1], Gathered.gather(runs[run - 1]))
 
 
-def _standing(number: int, share: Share, job: Job) -> Standing:
+def _standing(number: int, share: Fold, job: Job) -> Standing:
     from nccl_inspect.report import digest  # an input mostly holds one job
 
     finding = job.findings[0] if job.findings else None
@@ -346,7 +340,7 @@ class Judge:
 
             allotment = Allotment(beside.evidence)
 
-            def judge(share: Fold | Share, gathered: Gathered) -> Job:
+            def judge(share: Fold, gathered: Gathered) -> Job:
                 return self.judge_fold(share, gathered, beside=allotment.select(share))
 
             job = judge_jobs(state, judge, choice, visit, allotment.begin)
@@ -381,7 +375,7 @@ class Judge:
 
     def judge_fold(
         self,
-        state: Fold | Share,
+        state: Fold,
         gathered: Gathered | None = None,
         going_on: bool = False,
         quiet: float | None = None,
@@ -391,7 +385,7 @@ class Judge:
         gathered = gathered or Gathered.gather(state)
         job = resolve.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
-        job.is_one_of_several = not isinstance(state, Fold)
+        job.is_one_of_several = state.own is not None
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config

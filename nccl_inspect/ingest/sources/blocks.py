@@ -8,8 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.lines import terminal_wraps
-from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn, wrap_reader
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File, Input
@@ -265,7 +264,7 @@ def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInput
 def reader_of(head: bytes, turned: bool = False) -> Reader | None:
     """Return what reads a source that begins so; None where its lines are read as they stand."""
     if not may_be_export(head):
-        return terminal_wraps.reader(head)
+        return wrap_reader(head)
     from nccl_inspect.ingest.sources import exports  # few logs are such
 
     return exports.table_reader(head, turned) or exports.reader(head, turned)

@@ -7,9 +7,10 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
@@ -130,7 +131,11 @@ class Fold:
         begun_with: what the lines before show about how these are to be read, where it continues another fold.
     """
 
-    alongside = 0  # see :class:`~nccl_inspect.model.job.Job`: jobs are not separated here
+    alongside = 0  # of the share of a job, see :class:`~nccl_inspect.model.job.Job`
+    own: dict[int, SourceCounts] | None = None
+    """Of the share of a job the sources that have lines of it, by their numbers; None where all are."""
+    repeated: Mapping[Process, list[Step | Burst]] = MappingProxyType({})
+    """Of the share of a job lines that were left out because they had been collected before."""
 
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
@@ -270,7 +275,7 @@ class Fold:
     @property
     def sources_by_number(self) -> dict[int, SourceCounts]:
         """Return the sources by their numbers, which places name."""
-        return dict(enumerate(self.sources))
+        return dict(enumerate(self.sources)) if self.own is None else self.own
 
     def where(self, place: int) -> tuple[str, int, int]:
         """Return the name of a source, the number of a line in it, and that in the order of reading."""
