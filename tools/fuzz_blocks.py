@@ -24,8 +24,7 @@ from typing import Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog
+from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style

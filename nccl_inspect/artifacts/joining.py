@@ -22,7 +22,7 @@ from nccl_inspect.util.times import glog_seconds
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Dump
-    from nccl_inspect.model.fold.fold import Fold
+    from nccl_inspect.model.fold import Fold
     from nccl_inspect.model.job import Job
 
 _DAY = 86_400.0

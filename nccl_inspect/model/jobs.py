@@ -27,8 +27,7 @@ from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
 from nccl_inspect.model.communicators.communicator import Communicator, find_named_ranks
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, SourceCounts, position, source_and_line
+from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, SourceCounts, position, source_and_line
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED

@@ -22,10 +22,10 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import (
+from nccl_inspect.model.fold import (
     Burst,
     CallKey,
+    Fold,
     Note,
     ProcessLog,
     SourceCounts,

@@ -20,9 +20,9 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import (
+from nccl_inspect.model.fold import (
     PAIRED,
+    Fold,
     Note,
     ProcessLog,
     Raised,

@@ -14,8 +14,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.decoration import PASTE, find_sampled_lines, is_decorated, is_elided
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines, Source
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import MAX_BENCHMARKS, NEAR_END, ProcessLog, SourceCounts, source_and_line
+from nccl_inspect.model.fold import MAX_BENCHMARKS, NEAR_END, Fold, ProcessLog, SourceCounts, source_and_line
 from nccl_inspect.model.statements.unrecognised import has_communicator
 from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH

@@ -19,7 +19,7 @@ from nccl_inspect.judging.machine_type import platform_of
 from nccl_inspect.model import resolve
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.jobs import jobs_of, runs_of
 from nccl_inspect.model.processes import Gathered

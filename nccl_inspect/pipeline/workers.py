@@ -9,7 +9,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources import blocks, partition
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.found import Known

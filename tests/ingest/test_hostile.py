@@ -25,9 +25,9 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import Rejoiner
 from nccl_inspect.ingest.sources import blocks, compression
 from nccl_inspect.ingest.sources.blocks import Source
+from nccl_inspect.model import fold as folds
 from nccl_inspect.model.communicators import attribution
-from nccl_inspect.model.fold import process_log
-from nccl_inspect.model.fold.fold import MAX_RANKS, Fold
+from nccl_inspect.model.fold import MAX_RANKS, Fold
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
@@ -64,11 +64,11 @@ def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told() -> None
 
 
 def test_what_is_kept_of_hostile_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_log, "MAX_LONG", 10)
-    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(process_log.MAX_LONG * 3)]
+    monkeypatch.setattr(folds, "MAX_LONG", 10)
+    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(folds.MAX_LONG * 3)]
     job = nccl_inspect.read(b"".join(lines))
     assert sum(notice.count for notice in job.notices) == len(lines)
-    assert len(job.notices) <= process_log.MAX_LONG + 1
+    assert len(job.notices) <= folds.MAX_LONG + 1
     one, text = Scanner(engine.load_grammar()), b"c" * (MAX_REMEMBERED // 20)
     for n in range(60):
         one.scan([b"vm:%d:1 [0] NCCL INFO %d %s" % (n, n, text)], Counts(), lambda *_: None)

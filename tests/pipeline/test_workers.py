@@ -29,8 +29,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.sources import files, partition
 from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import MAX_NOTES
+from nccl_inspect.model.fold import MAX_NOTES, Fold
 from nccl_inspect.pipeline import reading, workers
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.util import processes

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.scanning import bulk
 from nccl_inspect.scanning.found import Repeated

@@ -22,7 +22,7 @@ from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.model.fold.process_log import Burst, Step
+from nccl_inspect.model.fold import Burst, Step
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
-from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
+from nccl_inspect.model.fold import ProcessLog, source_and_line
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Slotted, record
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
+from nccl_inspect.model.fold import Burst, ProcessLog, Step
 from nccl_inspect.util.records import Record, Slotted, record
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.util.grouping import group_values

@@ -23,7 +23,7 @@ from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog, source_and_line
+from nccl_inspect.model.fold import Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.path import AlsoPath, End, Link, PathKind
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds

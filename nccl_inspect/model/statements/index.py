@@ -10,7 +10,7 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, Wording
+from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, Wording
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.text import decode

@@ -10,8 +10,7 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Note, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold import Fold, Note, ProcessLog, Step, source_and_line
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.secrets import mask_secrets
