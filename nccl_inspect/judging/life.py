@@ -14,7 +14,7 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.model.statements.work import shows_work
+from nccl_inspect.model.statements.job_failure import shows_work
 
 _GAVE_UP = "torch/child-failed"
 _STILL = 12

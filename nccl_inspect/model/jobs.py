@@ -30,8 +30,7 @@ from nccl_inspect.model.communicators.communicator import Communicator, find_nam
 from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, SourceCounts, position, source_and_line
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED
-from nccl_inspect.model.statements.work import shows_work
+from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED, shows_work
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
