@@ -30,7 +30,7 @@ from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
 from nccl_inspect.scanning.bulk import BulkScanner, rejoin_block
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 Blocks = list[list[bytes]]

@@ -1,7 +1,7 @@
 """Gathers what the events state, process by process, in a form that merges: ``fold(a + b) == merge(fold(a), fold(b))``.
 
-Nothing is concluded here; :mod:`nccl_inspect.model.communicators.members` and its followers do that once the whole log
-is in. What repeats is counted instead of kept, so memory grows with the number of ranks and channels, not with the log.
+Nothing is concluded here; :mod:`nccl_inspect.model.processes` and its followers do that once the whole log is in. What
+repeats is counted instead of kept, so memory grows with the number of ranks and channels, not with the log.
 """
 
 from __future__ import annotations
@@ -25,8 +25,19 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.inventory import SourceInfo
-from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH, Counts, Text
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Run, edge_of
+from nccl_inspect.scanning.found import (
+    MAX_EXAMPLES,
+    NOTHING_KNOWN,
+    TAIL_WIDTH,
+    Counts,
+    Edge,
+    Found,
+    Known,
+    Repeated,
+    Run,
+    Text,
+    edge_of,
+)
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.records import Record, pick_fields, record
 

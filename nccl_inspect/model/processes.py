@@ -19,9 +19,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, CommInit, Event, NetworkInUse
 from nccl_inspect.ingest.lines.prefix import is_masked
-from nccl_inspect.model.communicators import communicator, members
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import ProcessMembers
+from nccl_inspect.model.communicators import communicator
+from nccl_inspect.model.communicators.communicator import Communicator, ProcessMembers
 from nccl_inspect.model.fold import (
     Burst,
     CallKey,
@@ -92,10 +91,10 @@ def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Co
     steps = sum(len(log.steps) for log in logs)
     beyond = _beyond(logs) if steps > _MOST else {}
     logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
-    processes = [members.walk_steps(log) for log in logs]
+    processes = [communicator.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
     if refused := _find_refused(communicators, steps):
-        processes = [members.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
+        processes = [communicator.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
     return processes, communicators, left_out

@@ -17,8 +17,7 @@ from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold import MAX_BENCHMARKS, NEAR_END, Fold, ProcessLog, SourceCounts, source_and_line
 from nccl_inspect.model.statements.unrecognised import has_communicator
 from nccl_inspect.scanning.bulk import BulkScanner
-from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
-from nccl_inspect.scanning.found import Found
+from nccl_inspect.scanning.found import MAX_EXAMPLES, TAIL_WIDTH, Found
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.memory import keep_reserve
 from nccl_inspect.util.times import are_in_order, moment

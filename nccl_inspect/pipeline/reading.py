@@ -32,7 +32,7 @@ from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader, find_turned, may_be_excerpt, read_excerpts
 from nccl_inspect.report import head
-from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.memory import keep_reserve
@@ -205,12 +205,11 @@ def _pieces(
 ) -> Iterator[Piece]:
     """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
     if jobs != 1:
-        from nccl_inspect.ingest.sources import partition
+        from nccl_inspect.pipeline import workers  # a short log needs none
+        from nccl_inspect.util.processes import processors
 
-        wanted, least = (jobs, 1) if jobs else (min(partition.processors(), _MAX_PROCESSES), _SHARE)
-        if groups := partition.plan_parts(inputs, wanted, least):
-            from nccl_inspect.pipeline import workers  # a short log needs none
-
+        wanted, least = (jobs, 1) if jobs else (min(processors(), _MAX_PROCESSES), _SHARE)
+        if groups := workers.plan_parts(inputs, wanted, least):
             total = sum(part.size for group in groups for part in group)
             yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
             return

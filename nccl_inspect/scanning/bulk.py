@@ -23,8 +23,7 @@ from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.counts import TAIL, Counts, Text
-from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Template, Thread
+from nccl_inspect.scanning.found import TAIL, Collector, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode

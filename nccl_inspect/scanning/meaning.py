@@ -17,7 +17,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning import excerpts, meaning
-from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.text import decode, encode, escape_controls

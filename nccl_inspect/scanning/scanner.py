@@ -20,8 +20,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Memory, Timed
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.counts import Counts, Text
-from nccl_inspect.scanning.found import Known
+from nccl_inspect.scanning.found import Counts, Known, Text
 from nccl_inspect.util.patterns import compile_later
 
 _GLUED = compile_later(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)

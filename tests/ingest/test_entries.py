@@ -26,9 +26,9 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines import torn
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources import blocks as source_blocks
-from nccl_inspect.ingest.sources import exports, files, partition
+from nccl_inspect.ingest.sources import exports, files
 from nccl_inspect.model.job import Job
-from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline import reading, workers
 
 # --- exports, after the documentation of the tools and their real output; names are made up
 
@@ -333,7 +333,7 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
     for kind in ("gcloud-pretty", "insights"):
         path = tmp_path / f"{kind}.export"
         path.write_bytes(EXPORTS[kind](rows("peer-killed")))
-        shares = partition.plan_parts(str(path), 4, 1)
+        shares = workers.plan_parts(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
         job = reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))
         assert describe_job(job) == read_plain("peer-killed")

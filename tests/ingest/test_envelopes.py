@@ -21,7 +21,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.envelopes import Envelope, readers
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.model.job import Job
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts
 from nccl_inspect.scanning.scanner import Scanner
 
 LINE = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"

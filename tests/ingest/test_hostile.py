@@ -32,7 +32,7 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import tables
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts
 from nccl_inspect.scanning.scanner import MAX_PENDING, MAX_REMEMBERED, Scanner
 
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"

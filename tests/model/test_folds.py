@@ -21,8 +21,7 @@ from nccl_inspect.model import fold as folds
 from nccl_inspect.model.fold import Fold, Raised, SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
-from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.found import Found
+from nccl_inspect.scanning.found import Found, Text
 
 SAMPLES = (
     *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "rank-missing-hang", "timestamps"),

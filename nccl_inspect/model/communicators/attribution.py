@@ -21,8 +21,14 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
+from nccl_inspect.model.communicators.communicator import (
+    RINGS_AND_TREES,
+    SEND_RECV,
+    Communicator,
+    Member,
+    ProcessMembers,
+    with_more,
+)
 from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import SEND_RECV, Member
+from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import InitTiming, Stage

@@ -20,8 +20,7 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, NetDevices
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import SEND_RECV
+from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice

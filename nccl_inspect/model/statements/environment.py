@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import EnvSetting
-from nccl_inspect.model.communicators.members import ProcessMembers
+from nccl_inspect.model.communicators.communicator import ProcessMembers
 from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.statements.index import Quotes, Statement, by_process
