@@ -215,11 +215,6 @@ class Burst(Record):
         """Return the highest rank that it names."""
         return max((max(edge.event.src, edge.event.dst or 0) for edge in self.edges.values()), default=0)
 
-    @property
-    def reduces(self) -> bool:
-        """Return whether one of its edges is to a network that reduces."""
-        return any(edge.event.transport == "COLLNET" for edge in self.edges.values())
-
     def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
@@ -403,7 +398,6 @@ MAX_BENCHMARKS = 20_000
 NEAR_END = 1 << 14  # bytes at the end of a source of which each line is looked at
 MAX_RAISED = 200  # exceptions of a source that are kept: programs may print any number of those that they catch
 _Numbered: TypeAlias = tuple[int, bytes]
-_Sieve: TypeAlias = Callable[[bytes], bool]
 
 
 class Raised(NamedTuple):
@@ -439,7 +433,7 @@ class SourceCounts(Record):
     benchmarks: list[_Numbered] = field(default_factory=list)
     """Lines that may be results of benchmarks or speeds of training steps, with their numbers."""
     at_end: list[_Numbered] = field(default_factory=list)
-    """The lines near its end, until :meth:`look_at_end` leaves such of them."""
+    """The lines near its end, until the source is read to its end: then those that may be results or speeds."""
     may_go_on: bool = False  # whether a table may continue in the next lines
     until: int = 0  # the last line that counts, where others follow that are of another job
 
@@ -474,10 +468,6 @@ class SourceCounts(Record):
         self.at_end = lines if is_all else self.at_end + lines
         while sum(len(text) + 1 for _, text in self.at_end) > 2 * NEAR_END:
             del self.at_end[: len(self.at_end) // 2 or 1]  # the last line alone may be longer
-
-    def look_at_end(self, is_kept: _Sieve) -> None:
-        """Leave only those lines near the end that may be results or speeds; the source is read to its end."""
-        self.at_end = [(number, text) for number, text in self.at_end if is_kept(text)]
 
     def results(self) -> list[_Numbered]:
         """Return the lines that may be results or speeds, in order, each once."""

@@ -231,7 +231,7 @@ def require_nccl(state: Fold) -> None:
         NoInputError: no line is NCCL's.
     """
     for source in state.sources:
-        source.look_at_end(is_kept)
+        source.at_end = [(number, text) for number, text in source.at_end if is_kept(text)]
     if not _has_nccl(state):
         lines = {source.name: source.counts.lines for source in state.sources}
         raise nothing_found(lines, [source.problem for source in state.sources if source.problem])

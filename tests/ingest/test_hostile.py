@@ -115,7 +115,7 @@ def test_a_bomb_is_read_to_the_limit_and_that_is_told() -> None:
     for bomb in (gzip.compress(text), bz2.compress(text), xz, zstandard.compress(text)):
         allowance = compression.Allowance(free=1 << 20, ratio=200)
         source = Source("job.log", lambda bomb=bomb: iter([bomb]), allowance=allowance)  # type: ignore[misc]
-        first, *_, problem = blocks.pieces_of(source)
+        first, *_, problem = blocks.records_of(source, as_it_is=True)
         assert isinstance(first, blocks.Lines)
         assert LINE.rstrip() in first
         assert "more than 200 times its size, unlike any log" in str(problem)

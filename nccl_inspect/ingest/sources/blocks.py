@@ -185,14 +185,6 @@ def blocks(source: Source) -> Iterator[Lines]:
     yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
-def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one."""
-    try:
-        yield from blocks(source)
-    except NoInputError as error:
-        yield error
-
-
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source."""
     rest, size, seen, ends = b"", 0, 0, 0
@@ -247,10 +239,10 @@ class Reader(Protocol):
         """Return the lines that are left at the end of the source."""
 
 
-def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one."""
+def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> Iterator[Lines | NoInputError]:
+    """Yield the lines of a source, also those in an export, then the error that ended it if there was one."""
     try:
-        if source.is_cut:
+        if source.is_cut or as_it_is:
             yield from blocks(source)
             return
         head, data = peek(raw_blocks(source), tells)

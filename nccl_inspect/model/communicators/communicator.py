@@ -304,25 +304,28 @@ def _give(member: Member, step: Step | Burst) -> bool:
     return True
 
 
-class Claim(NamedTuple):
-    """Holds what a member says of another rank of its communicator."""
+class Claims(NamedTuple):
+    """Holds what a connection line says that only some communicators can have."""
 
-    host: str | None  # its host, where the connection proves it
-    device: str | None  # its GPU as the bracket names it
+    other: int | None  # the rank at its other end; None for CollNet
+    own_device: str | None
+    other_device: str | None  # its GPU as the bracket names it
+    is_local: bool
 
 
-def claims(member: Member) -> dict[int, list[Claim]]:
+def read_claims(event: events.ChannelConnect) -> Claims:
+    """Return what a connection line says of its ends."""
+    if event.direction == "receive":
+        return Claims(event.src, event.dst_dev, event.src_dev, event.is_local)
+    return Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
+
+
+def claims(member: Member) -> dict[int, list[Claims]]:
     """Return what the connections that a member made inside its START and COMPLETE say of its neighbours."""
-    by_rank: dict[int, list[Claim]] = {}
-    for burst in member.bursts:
-        for edge in burst.edges.values():
-            event = edge.event
-            outward = event.direction != "receive"
-            other, device = (event.dst, event.dst_dev) if outward else (event.src, event.src_dev)
-            if other is not None and other != member.rank:
-                host = member.log.process.host if event.is_local else None
-                by_rank.setdefault(other, []).append(Claim(host, device))
-    return by_rank
+    made = (read_claims(edge.event) for burst in member.bursts for edge in burst.edges.values())
+    return group_values(
+        (claim.other, claim) for claim in made if claim.other is not None and claim.other != member.rank
+    )
 
 
 class Joiner:
@@ -367,7 +370,8 @@ class Joiner:
 
     def _accepts(self, member: Member, mate: Member) -> bool:
         return all(
-            claim.host in (None, mate.log.process.host) and mate.is_called(claim.device)
+            (not claim.is_local or mate.log.process.host == member.log.process.host)
+            and mate.is_called(claim.other_device)
             for claim in self._claims[id(member)].get(mate.rank, ())
         )
 
@@ -379,7 +383,7 @@ class Joiner:
             by_rank.setdefault(member.rank, []).append(member)
         for member in members:
             for rank, claims_on_rank in self._claims[id(member)].items():
-                if local_only and not any(claim.host for claim in claims_on_rank):
+                if local_only and not any(claim.is_local for claim in claims_on_rank):
                     continue
                 # The only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn.
                 mates = self._both_ways(member, by_rank.get(rank, ()))
@@ -434,11 +438,6 @@ class Communicator(Slotted):
     def global_rank(self, rank: int) -> int | None:
         """Return the global rank of a rank; None where the log does not show it."""
         return self.global_ranks[rank] if 0 <= rank < len(self.global_ranks) else None
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every rank finished its initialisation."""
-        return len(self.members) == self.nranks and all(member.completed for member in self.members.values())
 
     @property
     def local_ranks(self) -> int | None:

@@ -192,7 +192,10 @@ def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
 
 def collnet(comm: Communicator) -> list[int]:
     """Return the ranks that are connected with a network that reduces; such connections have one end only."""
-    return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
+    edges = (
+        (rank, edge) for rank, one in comm.members.items() for burst in one.bursts for edge in burst.edges.values()
+    )
+    return sorted({rank for rank, edge in edges if edge.event.transport == "COLLNET"})
 
 
 def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[Contradiction]:
