@@ -21,16 +21,7 @@ from nccl_inspect.model.communicators import attribution, communicator, rings_an
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import (
-    PAIRED,
-    Fold,
-    Note,
-    ProcessLog,
-    Raised,
-    SourceCounts,
-    position,
-    source_and_line,
-)
+from nccl_inspect.model.fold import PAIRED, Fold, Note, ProcessLog, Raised, SourceCounts, position, source_and_line
 from nccl_inspect.model.inventory import (
     Begin,
     Calls,

@@ -197,11 +197,7 @@ def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interrupti
 
 
 def _pieces(
-    state: Fold,
-    inputs: Input | Sequence[Input],
-    given: Sequence[Input],
-    progress: Progress | None,
-    jobs: int | None,
+    state: Fold, inputs: Input | Sequence[Input], given: Sequence[Input], progress: Progress | None, jobs: int | None
 ) -> Iterator[Piece]:
     """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
     if jobs != 1:

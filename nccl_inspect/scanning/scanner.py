@@ -78,13 +78,7 @@ class Scanner:
         for lead in sorted(known.leads):
             prefix.learn(lead, self._leads)
 
-    def scan(
-        self,
-        lines: Sequence[bytes],
-        counts: Counts,
-        sink: Sink,
-        mended: Mended | None = None,
-    ) -> None:
+    def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink, mended: Mended | None = None) -> None:
         """Read lines."""
         block = b"\n".join(lines)
         self._lines, self._needles = lines, None

@@ -88,9 +88,7 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     else:
         again = file.open if compression.is_packed(stored) else lambda: unpacked
         yield Source(
-            file.name,
-            (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked,
-            allowance=allowance,
+            file.name, (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked, allowance=allowance
         )
 
 
