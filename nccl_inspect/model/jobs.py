@@ -19,7 +19,7 @@ from copy import copy
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from nccl_inspect.event import types as events
@@ -308,7 +308,8 @@ class Separation:
 class Claim(Record):
     """Holds what is known to be of one job."""
 
-    processes: set[Process] = field(default_factory=set)
+    processes: set[Process]
+    first: int = 0  # where it begins
     sources: set[int] = field(default_factory=set)  # those of which every line is, whoever printed it
     alongside: int = 0  # see :class:`~nccl_inspect.model.job.Job`
 
@@ -319,8 +320,10 @@ class Claims:
     def __init__(self, fold: Fold, gathered: Gathered, groups: Sequence[Sequence[Part]]) -> None:
         self._fold = fold
         self._groups = groups
-        self._claims = [Claim({process for part in group for process in part.processes}) for group in groups]
-        self._firsts = [min(part.begin for part in group) for group in groups]
+        self._claims = [
+            Claim({process for part in group for process in part.processes}, min(part.begin for part in group))
+            for group in groups
+        ]
         self._whole = [all(part.is_whole for part in group) for group in groups]
         self._room = [max(part.missing for part in group) for group in groups]  # how many ranks each job lacks
         self._hosts = group_sets(
@@ -355,7 +358,7 @@ class Claims:
             self._claims[0].processes.update(log.process for log in others)
             if len(self._claims) > 1:
                 self._claims[0].sources.update(set(range(len(self._fold.sources))) - self._by_source.keys())
-        return [self._claims[job] for job in sorted(range(len(self._claims)), key=self._firsts.__getitem__)]
+        return sorted(self._claims, key=attrgetter("first"))
 
     def _give_processes(self, source: int, logs: Sequence[ProcessLog]) -> None:
         """Give processes to the jobs of their source, or to new ones."""
@@ -400,10 +403,8 @@ class Claims:
         return max(around, key=fitness)
 
     def _new(self, processes: set[Process], first: int) -> Claim:
-        claim = Claim(processes)
-        self._claims.append(claim)
-        self._firsts.append(first)
-        return claim
+        self._claims.append(Claim(processes, first))
+        return self._claims[-1]
 
     def _give_sources(self, by_source: Mapping[int, list[ProcessLog]]) -> None:
         """Give the sources without a communicator: to the one job whose processes go on behind them, or of their folder

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import TypeAlias
 
 from nccl_inspect.event import types as events
@@ -382,6 +383,8 @@ _FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where ano
 _BUILT_IN = ("IB", "Socket")
 _USUAL = 10  # lines that most processes print
 _Way: TypeAlias = tuple[object, ...]
+_way = attrgetter("transport", "mechanism", "net", "read", "gdr", "gdr_pci")
+"""What of a connection the ways of a process have in common with those of others."""
 
 
 def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
@@ -472,11 +475,6 @@ class _Damage:
 
 def _kind(note: Note) -> tuple[str, str] | None:
     return (note.event.dialect, note.event.production) if note.event else None
-
-
-def _way(event: ChannelConnect) -> _Way:
-    """Return what the ways of a process have in common with those of others."""
-    return event.transport, event.mechanism, event.net, event.read, event.gdr, event.gdr_pci
 
 
 def _ends_of_known(log: ProcessLog) -> dict[int, Step]:

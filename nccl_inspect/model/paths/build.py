@@ -519,8 +519,7 @@ def build(
         rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, named.setdefault(names, names), kind))
         ways.append(edges)
     placed.pairs.clear()  # paths keep the edges only, and what is judged needs the room
-    quotes = _Quotes(ways, evidence)
-    return Paths(Table(rows, quotes.list_first, quotes.list_first_of_end))
+    return Paths(Table(rows, _Quotes(ways, evidence).list_first))
 
 
 class _Wordings:
@@ -571,13 +570,9 @@ class _Quotes(NamedTuple):
     ways: list[tuple[Edge, ...]]  # the lines that each path is read from
     evidence: Callable[[Edge], Evidence]
 
-    def list_first(self, row: int) -> list[Evidence]:
-        """Return the first line of a path, in a list."""
-        return [self.evidence(_find_first(self.ways[row]))]
-
-    def list_first_of_end(self, row: int, side: str) -> list[Evidence]:
-        """Return the first line that an end of a path prints, in a list; empty if none is known."""
-        there = [edge for edge in self.ways[row] if edge.event.direction == side]
+    def list_first(self, row: int, side: str = "") -> list[Evidence]:
+        """Return the first line of a path, or of one of its ends, in a list; empty if none is known."""
+        there = [edge for edge in self.ways[row] if not side or edge.event.direction == side]
         return [self.evidence(_find_first(there))] if there else []
 
 
