@@ -30,7 +30,7 @@ from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
 from nccl_inspect.scanning.bulk import BulkScanner, rejoin_block
-from nccl_inspect.scanning.found import Counts
+from nccl_inspect.scanning.found import Counts, Found
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 Blocks = list[list[bytes]]
@@ -65,14 +65,14 @@ class LineReader(Reader):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._scanner = _LineScanner(engine.load_grammar(), self.fold)
+        self._scanner = _LineScanner(engine.load_grammar(), self.fold.is_countable)
 
 
 class _LineScanner(BulkScanner):
-    def read(self, lines: Lines, counts: Counts) -> None:
+    def read(self, lines: Lines, counts: Counts) -> Found:
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
-        self._by_line(lines, counts)
+        return self._by_line(lines, counts)
 
 
 def fold_log(blocks: Blocks, by_line: bool = False) -> Fold:
@@ -102,7 +102,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
         counts,
         list(source.counts.tail),
         sorted(fold.productions),
-        fold.has_envelope,
+        fold.known.wrapped,
         list(source.raised),
     )
 

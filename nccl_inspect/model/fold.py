@@ -597,11 +597,6 @@ class Fold:
         """The channels of edges: the same object for all that have the same, as most of thousands have."""
         self.takes_leads = False  # whether it has lines from which what unknown launchers put in front is taken
 
-    @property
-    def has_envelope(self) -> bool:
-        """Return whether a line was in an envelope."""
-        return self.known.wrapped
-
     def start(self, name: str, newest_first: bool = False) -> SourceCounts:
         """Begin a source; what is taken in from here on belongs to it."""
         self.sources.append(SourceCounts(name, newest_first=newest_first))
@@ -792,7 +787,7 @@ class Fold:
                 earlier.count += note.count
             elif len(self.unrecognised) < MAX_NOTES:
                 self.unrecognised[message] = note
-        self.known = self.known.with_more(later.known)
+        self.known = Known(self.known.wrapped or later.known.wrapped, self.known.leads | later.known.leads)
         self.takes_leads |= later.takes_leads
         self.productions |= later.productions
         self.partial |= later.partial

@@ -548,7 +548,7 @@ class Division:
                 self._everything[job].append(life)
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
-            ends = [line for line, text in source.counts.tail if job_failure.end_text(text, fold.has_envelope)]
+            ends = [line for line, text in source.counts.tail if job_failure.end_text(text, fold.known.wrapped)]
             ends += [exception.number for exception in source.raised]
             ends += [line for line, text in source.results() if shows_work(decode(text))]
             marks.closings.extend(position(number, line) for line in ends)
@@ -763,7 +763,7 @@ class Division:
     def _by_job(self, number: int, lines: Iterable[Any]) -> defaultdict[int, list[Any]]:
         by_job: defaultdict[int, list[Any]] = defaultdict(list)
         for line in lines:
-            is_end = job_failure.end_text(line[1], self._fold.has_envelope) is not None
+            is_end = job_failure.end_text(line[1], self._fold.known.wrapped) is not None
             by_job[self._owner(position(number, line[0]), line[1], is_end=is_end)].append(line)
         return by_job
 

@@ -494,7 +494,7 @@ class _Builder:
         }
         for index, source in self._fold.sources_by_number.items():
             for number, text in source.counts.tail:
-                if message := job_failure.end_text(text, self._fold.has_envelope):
+                if message := job_failure.end_text(text, self._fold.known.wrapped):
                     lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}  # by source the line at which the last process begins
         begun.update(sorted(source_and_line(process.log.first) for process in self._processes))

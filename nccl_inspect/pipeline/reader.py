@@ -36,7 +36,7 @@ class Reader:
 
     def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
         self.fold = fold or Fold()  # what was read so far
-        self._scanner = BulkScanner(engine.load_grammar(), self.fold)
+        self._scanner = BulkScanner(engine.load_grammar(), self.fold.is_countable)
         self._scanner.know(self.fold.known)
         self._widths = widths
 
@@ -63,7 +63,11 @@ class Reader:
         before = source.counts.lines
         account(source, lines, before)
         if lines:
-            self._scanner.read(lines, source.counts)
+            found = self._scanner.read(lines, source.counts)
+            if isinstance(found, Found):
+                self.fold.take(found)
+            else:
+                self.fold.take_repeated(found)
             self.fold.productions.update(production.key for production in self._scanner.productions)
             self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
             if self._scanner.wrapped:

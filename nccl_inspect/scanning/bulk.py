@@ -23,7 +23,7 @@ from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.found import TAIL, Collector, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
+from nccl_inspect.scanning.found import TAIL, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
@@ -396,40 +396,43 @@ _SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
 class BulkScanner(Scanner):
-    """A scanner of blocks."""
+    """A scanner of blocks.
 
-    def __init__(self, grammar: Grammar, collector: Collector) -> None:
+    Args:
+        is_countable: returns whether of lines with a text only the number, the first and the last one matter.
+    """
+
+    def __init__(self, grammar: Grammar, is_countable: Callable[[Text], bool]) -> None:
         super().__init__(grammar)
-        self._collector = collector
+        self._is_countable = is_countable
         self._templates: dict[bytes, Template] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._records = Records()
         self._sieve = Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
-    def read(self, lines: Lines, counts: Counts) -> None:
-        """Read a block."""
+    def read(self, lines: Lines, counts: Counts) -> Found | list[Repeated]:
+        """Read a block; of a flood give each line once, in the order of the first ones."""
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
         text = lines.text
         if counts.pending or self.cut_width:
-            self._by_line(lines, counts)
-        elif lines.mended is None and text.count(MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
-            self._sparse(lines, counts)
-        elif not lines.mended and (repeats := find_repeats(lines)) and self._flood(repeats, counts):
-            pass
-        elif envelopes.has_partials(text):
-            self._by_line(lines, counts)
-        else:
-            block = Found()
-            cleaned = envelopes.clean_lines(lines.lines, text)
-            self._lines, self._needles = cleaned, None
-            self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
-            self._collector.take(block)
+            return self._by_line(lines, counts)
+        if lines.mended is None and text.count(MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+            return self._sparse(lines, counts)
+        repeats = None if lines.mended else find_repeats(lines)
+        if repeats and (flood := self._flood(repeats, counts)) is not None:
+            return flood
+        if envelopes.has_partials(text):
+            return self._by_line(lines, counts)
+        block, cleaned = Found(), envelopes.clean_lines(lines.lines, text)
+        self._lines, self._needles = cleaned, None
+        self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
+        return block
 
-    def _by_line(self, lines: Lines, counts: Counts) -> None:
+    def _by_line(self, lines: Lines, counts: Counts) -> Found:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
-        self._collector.take(block)
+        return block
 
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Read the lines of a source one by one; most are known."""
@@ -533,24 +536,24 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
         return text
 
-    def _flood(self, repeats: Repeats, counts: Counts) -> bool:
-        """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
+    def _flood(self, repeats: Repeats, counts: Counts) -> list[Repeated] | None:
+        """Count lines of which most are the same; None, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
         if counts.awaited or counts.tracebacks:
-            return False
+            return None
         recognized: dict[bytes, tuple[Origin, Text]] = {}
         others: dict[bytes, bytes] = {}
         for line in repeats.numbers:
             head, mark, rest = line.partition(MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
-            if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
+            if origin is not None and text is not None and not text.damaged and self._is_countable(text):
                 recognized[line] = origin, text
                 continue
             cleaned = envelopes.clean_lines([line], line)
             if mark or len(cleaned) != 1 or not self._sieve.is_idle(cleaned[0]):
-                return False
+                return None
             others[line] = cleaned[0]
         numbers = counts.number(repeats.size)
         unknown = sum(repeats.numbers[line] for line, (_, text) in recognized.items() if text.parsed is None)
@@ -559,28 +562,23 @@ class BulkScanner(Scanner):
             counts.add_other(numbers[-1 - back], others[line])
         begin = find_first(repeats.cycle, repeats.numbers)
         end = find_first(reversed(repeats.end), repeats.numbers)
-        self._collector.take_repeated(
-            [
-                Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
-                for line in recognized
-            ]
-        )
-        return True
+        return [
+            Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
+            for line in recognized
+        ]
 
-    def _sparse(self, lines: Lines, counts: Counts) -> None:
+    def _sparse(self, lines: Lines, counts: Counts) -> Found:
         """Read a block of which few lines are NCCL's."""
         text = lines.text
         if counts.awaited:
-            self._by_line(lines, counts)
-            return
+            return self._by_line(lines, counts)
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.clean_lines(lines.lines, text))
         size, picked, signs = self._sieve.pick_lines(text)
         partials = (sign.translate(None, DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
         may_have_partials = b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
         if exceptions.LAST_ERROR in signs or (may_have_partials and envelopes.has_partials(text)):
-            self._by_line(lines, counts)
-            return
+            return self._by_line(lines, counts)
         numbers = counts.number(size)
         block = Found()
         self._lines, self._needles = [line for _, line in picked], None
@@ -594,4 +592,4 @@ class BulkScanner(Scanner):
                 self._line(numbers[index], line, counts, block.keep)
             else:
                 counts.add_other(numbers[index], line)
-        self._collector.take(block)
+        return block

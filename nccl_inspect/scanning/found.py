@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NEAR, ChannelConnect, ProcessEnded
@@ -230,10 +230,6 @@ class Known(NamedTuple):
     leads: frozenset[bytes] = frozenset()
     """What unknown launchers put in front of NCCL's prefix, with zeros for its numbers."""
 
-    def with_more(self, other: Known) -> Known:
-        """Return what both state."""
-        return Known(self.wrapped or other.wrapped, self.leads | other.leads)
-
 
 NOTHING_KNOWN = Known()
 
@@ -268,16 +264,3 @@ class Repeated(NamedTuple):
     number: int
     origin: Origin
     text: Text
-
-
-class Collector(Protocol):
-    """Holds who wants the lines."""
-
-    def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order."""
-
-    def is_countable(self, text: Text) -> bool:
-        """Return whether of such lines only the number, the first and the last one matter."""
-
-    def take_repeated(self, found: Sequence[Repeated]) -> None:
-        """Take in countable lines in the order of their first ones."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.ingest.sources.blocks import BLOCK, Lines, Reader
+from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
 from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.util.discovery import suggest_path
 
@@ -146,7 +146,7 @@ class Splitter:
     def __init__(self) -> None:
         self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
         self._begun = False
-        self._reader: Reader | None = None
+        self._reader: LineReader | None = None
         self._total = 0
 
     def split(self, data: bytes) -> Lines:
@@ -178,7 +178,7 @@ class Splitter:
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _number(self, reader: Reader, found: Iterator[Numbered], size: int) -> Lines:
+    def _number(self, reader: LineReader, found: Iterator[Numbered], size: int) -> Lines:
         entries = list(found)
         self._total += len(entries)
         return blocks.number_lines(entries, self._total - len(entries), size, reader)

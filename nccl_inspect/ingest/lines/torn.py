@@ -101,13 +101,13 @@ class _Head(NamedTuple):
     end: int  # where in the source it broke off
 
 
-class Rejoiner:
+class Rejoiner(LineReader):
     """Takes the bytes of a source as they come and gives whole lines."""
 
     def __init__(self, lines: int = 0) -> None:
+        super().__init__()
         self.repaired = 0  # lines put together from two places
         self.lines = lines  # line ends seen
-        self._rest = b""
         self._offset = 0
         self._heads: dict[Owner, _Head] = {}
         self._last_torn: Owner = _NOBODY

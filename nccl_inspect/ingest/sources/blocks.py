@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn, wrap_reader
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, LineReader, Mended, Numbered, Rejoiner, is_torn, wrap_reader
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File, Input
@@ -225,18 +225,6 @@ _COLUMNS = frozenset(
 )  # names of columns with log lines, in small letters: one of them is in the first line of a table
 
 
-class Reader(Protocol):
-    """Takes bytes as they come and gives lines."""
-
-    lines: int  # line ends seen
-
-    def feed(self, data: bytes, /) -> Iterator[Numbered]:
-        """Return the lines that are whole by now."""
-
-    def finish(self) -> Iterator[Numbered]:
-        """Return the lines that are left at the end of the source."""
-
-
 def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> Iterator[Lines | NoInputError]:
     """Yield the lines of a source, also those in an export, then the error that ended it if there was one."""
     try:
@@ -251,7 +239,7 @@ def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> 
         yield error
 
 
-def reader_of(head: bytes, turned: bool = False) -> Reader | None:
+def reader_of(head: bytes, turned: bool = False) -> LineReader | None:
     """Return what reads a source that begins so; None where its lines are read as they stand."""
     if not may_be_export(head):
         return wrap_reader(head)
@@ -279,7 +267,7 @@ def may_be_export(head: bytes) -> bool:
     return any(name.strip(b'"\r') in _COLUMNS for mark in (b",", b";", b"\t") for name in names.split(mark))
 
 
-def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
+def read(reader: LineReader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
     """Yield the lines that a reader gives.
 
     Args:
@@ -302,7 +290,7 @@ def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lin
             return
 
 
-def number_lines(entries: list[Numbered], before: int, size: int, reader: Reader) -> Lines:
+def number_lines(entries: list[Numbered], before: int, size: int, reader: LineReader) -> Lines:
     """Return the lines of a block with their numbers: where they begin, or in the order of reading."""
     stands, lines = [entry.number for entry in entries], (entry.line[:BLOCK].rstrip(b"\r") for entry in entries)
     if isinstance(reader, Rejoiner):
