@@ -407,7 +407,7 @@ class Claims:
         return self._claims[-1]
 
     def _give_sources(self, by_source: Mapping[int, list[ProcessLog]]) -> None:
-        """Give the sources without a communicator: to the one job whose processes go on behind them, or of their folder
+        """Give the sources without a communicator: to the one job that continues behind them, or that of their folder
         with their hosts, or to a new one."""
         folders = group_sets((self._folder(at), job) for job, extents in enumerate(self._extents) for at in extents)
         logs_of_jobs = ((job, log) for job, group in enumerate(self._groups) for part in group for log in part.logs)
