@@ -93,9 +93,9 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     Returns:
         Frozen dataclasses of :mod:`nccl_inspect.event.types`.
     """
-    from nccl_inspect.pipeline import event_stream
+    from nccl_inspect.pipeline import reading
 
-    return event_stream.events(inputs)
+    return reading.events(inputs)
 
 
 def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = ()) -> pyarrow.Table:
@@ -109,10 +109,10 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
         One row per event, in line order, with the columns that ``nccl-inspect events`` writes.
     """
     from nccl_inspect.event import arrow, writers  # pyarrow is slow to load
-    from nccl_inspect.pipeline import event_stream
+    from nccl_inspect.pipeline import reading
 
     wanted = writers.find_kinds((kinds,) if isinstance(kinds, str) else kinds)
-    stream = event_stream.EventStream(inputs)
+    stream = reading.EventStream(inputs)
     rows = arrow.table((row for row in stream.with_places() if not wanted or type(row[1]).__name__ in wanted), wanted)
     stream.raise_problem()
     return rows

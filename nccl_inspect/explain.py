@@ -104,9 +104,9 @@ def _explain_nearest(text: str) -> Explanation:
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
         raise _unknown(text)
-    rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.meaning.production.rule), None)
+    rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
     nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
-    parts = [nearest, *_parts(near.meaning), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
+    parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
     return Explanation(parts, [], rule.name if rule else None)
 
 

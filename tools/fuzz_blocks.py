@@ -24,14 +24,13 @@ from typing import Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog
+from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
 from nccl_inspect.scanning.bulk import BulkScanner, rejoin_block
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts, Found
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 Blocks = list[list[bytes]]
@@ -66,14 +65,14 @@ class LineReader(Reader):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._scanner = _LineScanner(engine.load_grammar(), self.fold)
+        self._scanner = _LineScanner(engine.load_grammar(), self.fold.is_countable)
 
 
 class _LineScanner(BulkScanner):
-    def read(self, lines: Lines, counts: Counts) -> None:
+    def read(self, lines: Lines, counts: Counts) -> Found:
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
-        self._by_line(lines, counts)
+        return self._by_line(lines, counts)
 
 
 def fold_log(blocks: Blocks, by_line: bool = False) -> Fold:
@@ -103,7 +102,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
         counts,
         list(source.counts.tail),
         sorted(fold.productions),
-        fold.has_envelope,
+        fold.known.wrapped,
         list(source.raised),
     )
 
@@ -114,24 +113,24 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
         [_step(step) for step in log.steps],
         [(key, *_note(note)) for key, note in log.notes.items()],
         log.calls,
-        (log.first, log.last, log.opening, log.final, log.long_notes, log.bootstraps),
+        (log.first, log.last, log.opening, log.closing.origin, log.long_notes, log.bootstraps),
         [(tid, _step(burst)) for tid, burst in sorted(log.open.items())],
         [(tid, burst and _step(burst)) for tid, burst in sorted(log.begun.items())],
     )
 
 
 def _note(note: Note) -> tuple[Any, ...]:
-    return note.event, note.origin, note.level, note.message, note.place, note.last, note.count, note.places
+    return note.event, note.printed.origin, note.level, note.message, note.place, note.last, note.count, note.places
 
 
 def _step(step: Any) -> Any:
     if not isinstance(step, Burst):
-        return step.place, step.origin, step.printed.time, step.event
+        return step.place, step.printed.origin, step.printed.time, step.event
     edges = [
-        (key, one.channel, one.message, one.origin, one.place, one.channels, one.lines, one.level)
+        (key, one.channel, one.message, one.printed.origin, one.place, one.channels, one.lines, one.level)
         for key, one in step.edges.items()
     ]
-    return step.key, step.place, step.origin, step.printed.time, edges
+    return step.key, step.place, step.printed.origin, step.printed.time, edges
 
 
 def _first_difference(mine: Any, others: Any) -> str:

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import random
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.util.text import encode
 
 ROOT = Path(__file__).parent.parent
 _MAX_SEED = 12_000
@@ -108,7 +110,7 @@ def wrap_lines() -> tuple[bytes, ...]:
     return tuple(
         sample.replace(b"LINE", quoted) if one.reader else sample + line
         for one in envelopes.list_envelopes().values()
-        for sample in one.samples
+        for sample in map(encode, re.findall(r"^sample: (.*)", one.entry, re.MULTILINE))
     )
 
 

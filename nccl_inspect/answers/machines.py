@@ -16,7 +16,7 @@ from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Job, Selection
-from nccl_inspect.model.paths.ends import listed_as
+from nccl_inspect.model.paths.build import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, pick_fields, record

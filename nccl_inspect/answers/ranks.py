@@ -13,7 +13,7 @@ from nccl_inspect.event.types import CommInit, Message
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, message_of
-from nccl_inspect.model.communicators.lifetime import PHASES
+from nccl_inspect.model.communicators.rings_and_trees import PHASES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Job, Notice

@@ -186,11 +186,10 @@ def _read_files(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress |
     number = 1
     if total >= SHARED:
         # The evidence of thousands of ranks: a dump of 2,000 calls takes some 20 ms.
-        from nccl_inspect.ingest.sources import partition  # most logs have few files beside them
-        from nccl_inspect.util import processes
+        from nccl_inspect.util import processes  # most logs have few files beside them
 
         if processes.can_fork():  # an opened file and a kind cannot be pickled
-            number = min(partition.processors(), _MOST)
+            number = min(processes.processors(), _MOST)
 
     def count(size: int) -> None:
         if progress:

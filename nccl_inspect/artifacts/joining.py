@@ -20,7 +20,8 @@ from nccl_inspect.event.types import CollectiveTimeout, NetDevices
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.model.jobs import division
+from nccl_inspect.model.jobs import find_earlier_runs
+from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
@@ -29,17 +30,15 @@ from nccl_inspect.util.times import Moment, glog_seconds, moment
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Call, Dump
-    from nccl_inspect.model.fold.fold import Fold
+    from nccl_inspect.model.fold import Fold
     from nccl_inspect.model.job import Job, Notice
-    from nccl_inspect.model.jobs.shares import Share
-    from nccl_inspect.model.processes import Gathered
 
 _DAY = 86_400.0
 
 
 def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
     """Return the evidence as used for one job: with its hosts, and with a reason where it is of another job."""
-    over = division.find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    over = find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = []
@@ -64,7 +63,7 @@ class Allotment:
 
     def __init__(self, artifacts: Sequence[Artifact]) -> None:
         self._artifacts = artifacts
-        self._jobs: Sequence[Share] = ()
+        self._jobs: Sequence[Fold] = ()
         self._traits: list[Traits] = []
         self._of: list[list[Artifact]] = []
         self._folders: dict[PurePath, dict[int, None]] = {}
@@ -72,11 +71,11 @@ class Allotment:
         self._hosts: dict[tuple[int, ...], Hosts] = {}  # those of several jobs
         self.left: list[Artifact] = []  # what fits none of several jobs, or several, with the reason
 
-    def begin(self, jobs: Sequence[Share]) -> None:
+    def begin(self, jobs: Sequence[Fold]) -> None:
         """Share the evidence out."""
-        names = [[source.name for source in job.sources] for job in jobs]
+        names = [[source.name for source in job.sources_by_number.values()] for job in jobs]
         self._jobs = jobs
-        self._traits = [Traits.collect(job.gather(), own) for job, own in zip(jobs, names, strict=True)]
+        self._traits = [Traits.collect(Gathered.gather(job), own) for job, own in zip(jobs, names, strict=True)]
         self._of = [[] for _ in jobs]
         self._folders = folders(names)
         for number, traits in enumerate(self._traits):
@@ -85,7 +84,7 @@ class Allotment:
         for artifact in self._artifacts:
             self._give(artifact)
 
-    def select(self, state: Fold | Share) -> Sequence[Artifact]:
+    def select(self, state: Fold) -> Sequence[Artifact]:
         """Return the evidence of a job, or of a run of it."""
         if not self._of:
             return self._artifacts
@@ -170,7 +169,7 @@ class Traits(Record):
         sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
         names = [log.process.host for log in logs if is_named(log.process.host)]
         names += [part for log in logs for part in log.process.apart.split("/") if part]
-        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.final.time for log in logs))
+        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.closing.time for log in logs))
         comms = (comm_number(member.init.comm_id or "") for member in members)
         return cls(
             comms=frozenset(number for number in comms if number is not None),

@@ -51,7 +51,7 @@ def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
     lines: dict[str, int] = {}
     for source in blocks.find(logs):
         lines[source.name] = 0
-        for piece in blocks.pieces_of(source):
+        for piece in blocks.records_of(source, as_it_is=True):
             if isinstance(piece, NoInputError):
                 problems.append(piece)
                 continue

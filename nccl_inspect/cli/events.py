@@ -17,7 +17,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS
-from nccl_inspect.pipeline import event_stream
+from nccl_inspect.pipeline import reading
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.levels import LEVELS
 from nccl_inspect.util.progress import Bar
@@ -106,7 +106,7 @@ def command(
 
     target = _open_target(output, name)
     with Bar(progress) as bar:
-        stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
+        stream = reading.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         try:
             with target as file:
                 writers.FORMATS[name].write(select(), columns, file)

@@ -20,7 +20,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.pipeline.event_stream import EventStream
+from nccl_inspect.pipeline.reading import EventStream
 from nccl_inspect.report import tables
 from nccl_inspect.traffic import BY, FORMATS, count_traffic
 from nccl_inspect.util.records import Record

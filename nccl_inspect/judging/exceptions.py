@@ -17,7 +17,7 @@ from nccl_inspect.judging.statements import is_forced, is_propagated_error, mess
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.model.statements.work import shows_work
+from nccl_inspect.model.statements.job_failure import shows_work
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen

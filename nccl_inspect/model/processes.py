@@ -13,33 +13,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from operator import attrgetter
+from typing import TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, CommInit, Event, NetworkInUse
 from nccl_inspect.ingest.lines.prefix import is_masked
-from nccl_inspect.model.communicators import communicator, members
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import (
+from nccl_inspect.model.communicators import communicator
+from nccl_inspect.model.communicators.communicator import Communicator, ProcessMembers
+from nccl_inspect.model.fold import (
     Burst,
     CallKey,
+    Fold,
     Note,
     ProcessLog,
+    SourceCounts,
     Step,
     Tally,
     add_calls,
     source_and_line,
 )
-from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
 
 _BELIEVED, _PER_STEP = 1 << 18, 128
 """Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
@@ -77,10 +74,10 @@ class Gathered:
         return chain.from_iterable(self.lives)
 
     @classmethod
-    def gather(cls, fold: Fold | Share) -> Gathered:
-        """Return all processes of a fold, or of a share of one."""
-        if not isinstance(fold, Fold):
-            return fold.gather()
+    def gather(cls, fold: Fold) -> Gathered:
+        """Return all processes of a fold."""
+        if fold.own is not None:
+            return cls([*fold.processes.values()], fold.restored > 0, fold.repeated)
         once = [leave_out_repeats(log) for log in _leave_out_damage(fold, apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
@@ -95,10 +92,10 @@ def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Co
     steps = sum(len(log.steps) for log in logs)
     beyond = _beyond(logs) if steps > _MOST else {}
     logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
-    processes = [members.walk_steps(log) for log in logs]
+    processes = [communicator.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
     if refused := _find_refused(communicators, steps):
-        processes = [members.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
+        processes = [communicator.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
     return processes, communicators, left_out
@@ -230,8 +227,8 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                 notes=notes,
                 calls={key: tally for key, tally in log.calls.items() if begin <= tally.first < end},
                 first=steps[0].place if lives else log.first,
-                last=log.last if newest else max(map(_end, steps)),
-                opening=steps[0].origin if lives else log.opening,
+                last=log.last if newest else max(step.last for step in steps),
+                opening=steps[0].printed.origin if lives else log.opening,
                 closing=log.closing if newest else steps[-1].printed,
                 bootstraps=[place for place in log.bootstraps if begin <= place < end],
             )
@@ -257,7 +254,7 @@ def _borders(log: ProcessLog) -> list[tuple[int, int]]:
         before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
         begun = {step.event.comm for step in before if isinstance(step.event, events.CommInit)}
         if begun and after and not _goes_on(begun, after):
-            borders.append((min(max(map(_end, before)), place - 1) + 1, place))
+            borders.append((min(max(step.last for step in before), place - 1) + 1, place))
     return borders
 
 
@@ -271,10 +268,6 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
                 return True
             left.discard(comm)
     return False
-
-
-def _end(step: Step | Burst) -> int:
-    return step.place if isinstance(step, Step) else step.last
 
 
 def cut_note(note: Note, begin: int, end: int) -> Note | None:
@@ -325,9 +318,9 @@ def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
         connecting = [{step.key.rank for step in log.steps if isinstance(step, Burst)} for log in logs]
         several = sum(map(bool, connecting)) >= _SEVERAL and len(set().union(*connecting)) >= _SEVERAL
         by_lines = several and all(
-            origin.device == _FIRST
+            printed.origin.device == _FIRST
             for log in logs
-            for origin in chain((log.opening, log.final), (step.origin for step in log.steps))
+            for printed in (log.opening, log.closing, *(step.printed for step in log.steps))
         )
         if host and (by_init or by_lines):
             isolated.append(host)
@@ -390,6 +383,8 @@ _FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where ano
 _BUILT_IN = ("IB", "Socket")
 _USUAL = 10  # lines that most processes print
 _Way: TypeAlias = tuple[object, ...]
+_way = attrgetter("transport", "mechanism", "net", "read", "gdr", "gdr_pci")
+"""What of a connection the ways of a process have in common with those of others."""
 
 
 def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
@@ -480,11 +475,6 @@ class _Damage:
 
 def _kind(note: Note) -> tuple[str, str] | None:
     return (note.event.dialect, note.event.production) if note.event else None
-
-
-def _way(event: ChannelConnect) -> _Way:
-    """Return what the ways of a process have in common with those of others."""
-    return event.transport, event.mechanism, event.net, event.read, event.gdr, event.gdr_pci
 
 
 def _ends_of_known(log: ProcessLog) -> dict[int, Step]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, hide_secrets
@@ -14,39 +17,43 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model import processes, versions
-from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators import attribution, communicator, rings_and_trees
+from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import PAIRED, Burst, ProcessLog, Step, position, source_and_line
-from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
-from nccl_inspect.model.inventory import Begin, Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
+from nccl_inspect.model.fold import PAIRED, Fold, Note, ProcessLog, Raised, SourceCounts, position, source_and_line
+from nccl_inspect.model.inventory import (
+    Begin,
+    Calls,
+    Gpu,
+    Host,
+    LastLine,
+    Network,
+    Parallelism,
+    Progress,
+    SourceInfo,
+    Stamp,
+)
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
-from nccl_inspect.model.jobs.division import Part, find_earlier_runs
-from nccl_inspect.model.paths import build, placement
-from nccl_inspect.model.paths.ends import NicNames
+from nccl_inspect.model.jobs import Part, find_earlier_runs
+from nccl_inspect.model.paths import build
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
 from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Line, Quotes, Statement, Statements, by_process
+from nccl_inspect.model.statements.index import Quotes, Statement, by_process, statements
 from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
 from nccl_inspect.util.wording import count
 
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
-
-
 _BUILT_IN = ("IB", "Socket")
 _NONE = dict[str, list[int]]()
 
 
-def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
+def resolve(fold: Fold, gathered: Gathered | None = None) -> Job:
     """Return the job that a log shows, without findings."""
     return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
@@ -55,7 +62,7 @@ _TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a conne
 
 
 class _Builder:
-    def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
+    def __init__(self, fold: Fold, gathered: Gathered) -> None:
         self._fold = fold
         self.quotes = Quotes(fold.where)
         self._quote_step = self.quotes.step
@@ -79,12 +86,12 @@ class _Builder:
         for log in (log for log in gathered.everything if id(log) not in own):
             cut = {key: processes.cut_note(note, self._began, log.last + 1) for key, note in log.notes.items()}
             logs.append(replace(log, notes={key: note for key, note in cut.items() if note}))
-        self._statements = Statements(logs)
+        self._statements = statements(logs)
         largest = communicator.find_world(self._communicators)
-        self._world = stated_world.make_world(self._communicators, logs, largest)
+        self._world = communicator.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
-        self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
+        self._lines = build.place_lines(self._communicators, self._world, self.attribution)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
         """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
@@ -97,11 +104,10 @@ class _Builder:
                 self._ranks[log.process] = [log.opening.rank]
 
     def job(self) -> Job:
-        statements = self._statements
         notices = self._join_notices()
-        self._groups = names.names(self._communicators, self._processes, statements, notices)
+        self._groups = name_groups(self._communicators, self._processes, self._statements, notices)
         self.layouts = rings_and_trees.Layouts()
-        self._likely = names.likely_parallelism(self._communicators, self._world)
+        self._likely = likely_parallelism(self._communicators, self._world)
         releases = _values(notices, events.NcclVersion, "version")
         if not releases:  # PyTorch's exceptions may name one
             errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
@@ -109,10 +115,10 @@ class _Builder:
             releases = sorted(set(map(versions.read_torch_version, named)))
         if not releases and (inferred := versions.infer(set(self._releases.values()))):
             releases = [inferred]
-        environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
+        environment = settings(self._processes, self._statements, self._ranks, self.quotes, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements), not shm_off)
+        built = build.build(self._lines, self._communicators, self.quotes.edge, self._statements, not shm_off)
         if classes:
             bus_ids = {
                 rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None
@@ -126,7 +132,7 @@ class _Builder:
         unplaced = self.attribution.given_up + shown.total()
         if unplaced * _TORN_PER_PIECE <= in_doubt:  # in a torn log a few of these are pieces of two
             unplaced, shown = 0, Counter()
-        world_size = self._world.nranks if self._world else names.ranks_of_nccl_tests(notices)
+        world_size = self._world.nranks if self._world else ranks_of_nccl_tests(notices)
         return Job(
             sources=self._sources(),
             world_size=None if self._world and self._world.is_open else world_size,
@@ -221,7 +227,7 @@ class _Builder:
         ends = group_values(((process, step.printed.tid), step.place) for process, step in steps if step is not None)
         completed = {thread: max(places) for thread, places in ends.items()}
         # Nearly each process has timings of its own, and no rule asks for them.
-        statements = [entry for entry in self._statements.all if not lifetime.is_timing(entry.event)]
+        statements = [entry for entry in self._statements if not rings_and_trees.is_timing(entry.event)]
         warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
         retold = {  # exceptions passed these warnings on, of which the process is not known
             id(entry)
@@ -232,14 +238,14 @@ class _Builder:
         return [self._notice(entry, completed) for entry in statements if id(entry) not in retold]
 
     def _notice(self, statement: Statement, completed: Mapping[tuple[Process, int], int]) -> Notice:
-        event, printers, line = statement.event, statement.processes, self.quotes.message
+        event, printers, notes, quote = statement.event, statement.processes, statement.notes, self.quotes.note
         notice = Notice(
             event=event and hide_secrets(event),
             production=event.qualified_name if event else "",
             level=statement.level,
             message=mask_secrets(decode(statement.message)),
-            count=sum(statement.counts),
-            place=statement.places[0],
+            count=sum(note.count for note in notes),
+            place=notes[0].place,
             ranks=[],
             hosts=[],
             processes=printers,
@@ -253,17 +259,13 @@ class _Builder:
         return notice.defer(
             ranks=lambda: sorted({rank for process in printers for rank in self._ranks.get(process, ())}),
             hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
-            evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
-            lines=lambda: (
-                notice.evidence
-                if len(printers) <= MAX_EVIDENCE
-                else [statement.line(row, line) for row in range(len(printers))]
-            ),
-            earliest=lambda: _earliest(statement, line),
-            until=lambda: [source_and_line(place)[1] for place in statement.lasts],
+            evidence=lambda: list(map(quote, notes[:MAX_EVIDENCE])),
+            lines=lambda: notice.evidence if len(notes) <= MAX_EVIDENCE else list(map(quote, notes)),
+            earliest=lambda: _earliest(statement, quote),
+            until=lambda: [source_and_line(note.last)[1] for note in notes],
             outlived=lambda: all(  # after each thread made the statement for the last time
-                last < completed.get((process, origin.tid), -1)
-                for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
+                note.last < completed.get((process, note.printed.tid), -1)
+                for process, note in zip(printers, notes, strict=True)
             ),
         )
 
@@ -353,8 +355,8 @@ class _Builder:
         return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     @cached_property
-    def lifetimes(self) -> lifetime.Lifetimes:
-        return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
+    def lifetimes(self) -> rings_and_trees.Lifetimes:
+        return rings_and_trees.Lifetimes(self._statements)
 
     def _shows(self, paths: Paths) -> Callable[[Process, int, int | None], bool]:
         """Return whether there is a path between two ranks of each communicator of a process that has both.
@@ -378,20 +380,17 @@ class _Builder:
         return is_shown
 
     def _last_lines(self) -> list[LastLine]:
-        where, stated = self._fold.where, cache(self._statements.last)
+        where, lines = self._fold.where, list[LastLine]()
 
         def quote(log: ProcessLog) -> Evidence | None:
             """Return the last line of a process of which more than its place is kept."""
-            statement = stated().get(log.process)
-            ends = [*([statement] if statement else []), *log.steps[-1:], *log.open.values()]
-            last = max(ends, key=lambda end: end.last if isinstance(end, Burst) else end.place, default=None)
-            if isinstance(last, Burst):
-                return self.quotes.edge(last.final)
-            return self.quotes.step(last) if isinstance(last, Step) else last and last.line(self.quotes.message)
+            ends = [*log.notes.values(), *log.steps[-1:], *log.open.values()]
+            return self.quotes.last(max(ends, key=attrgetter("last"))) if ends else None
 
-        lines = []
         for log in (process.log for process in self._processes):
-            line = LastLine(log.process, self._ranks[log.process], *where(log.last), log.final.device, log.final.time)
+            line = LastLine(
+                log.process, self._ranks[log.process], *where(log.last), log.closing.origin.device, log.closing.time
+            )
             is_in_one = source_and_line(log.first)[0] == source_and_line(log.last)[0]
             line.first = where(log.first)[2] if is_in_one else 0
             lines.append(line.defer(evidence=partial(quote, log)))
@@ -489,12 +488,13 @@ class _Builder:
         """Return the last line of each kind that ends the job; one that processes begin after ended something else."""
         lines = {
             place: decode(statement.message)
-            for statement in self._statements.where(job_failure.is_end)
-            for place in statement.lasts
+            for statement in self._statements
+            if job_failure.is_end(statement.event)
+            for place in (note.last for note in statement.notes)
         }
         for index, source in self._fold.sources_by_number.items():
             for number, text in source.counts.tail:
-                if message := job_failure.end_text(text, self._fold.has_envelope):
+                if message := job_failure.end_text(text, self._fold.known.wrapped):
                     lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}  # by source the line at which the last process begins
         begun.update(sorted(source_and_line(process.log.first) for process in self._processes))
@@ -566,18 +566,17 @@ _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_
 """Until somebody asks who made a statement first."""
 
 
-def _earliest(statement: Statement, line: Line) -> Earliest:
+def _earliest(statement: Statement, quote: Callable[[Note], Evidence]) -> Earliest:
     """Return who said it first: by time where all have times of one clock, else the first in the log."""
-    row, origins, processes = 0, statement.origins, statement.processes[:1]
-    times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
+    first, processes = statement.notes[0], statement.processes[:1]
+    times = [moment(note.printed.time) for note in statement.notes] if first.printed.time else [None]
     ordered = are_in_order(*times)
     if ordered:
         seconds = [time.seconds for time in times if time]
-        row = seconds.index(min(seconds))
-        processes = [
-            process for process, when in zip(statement.processes, seconds, strict=True) if when == seconds[row]
-        ]
-    return Earliest(processes, origins[row].device, origins[row].time, statement.line(row, line), ordered)
+        earliest = min(seconds)
+        first = statement.notes[seconds.index(earliest)]
+        processes = [process for process, when in zip(statement.processes, seconds, strict=True) if when == earliest]
+    return Earliest(processes, first.printed.origin.device, first.printed.time, quote(first), ordered)
 
 
 def _times(log: ProcessLog, member: Member) -> list[tuple[str, Moment, int, Origin | Late]]:
@@ -591,6 +590,134 @@ def _times(log: ProcessLog, member: Member) -> list[tuple[str, Moment, int, Orig
     marks = [("first", log.first, log.opening), *((name, *step[:2]) for name, step in steps.items() if step)]
     return [
         (name, when, place, printed)
-        for name, place, printed in [*marks, ("last", log.last, log.final)]
+        for name, place, printed in [*marks, ("last", log.last, log.closing)]
         if printed.time and (when := moment(printed.time))
     ]
+
+
+GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
+"""A process group in a line of PyTorch: its name, and what the program calls it."""
+_NOTHING = ("undefined", "")
+_BEGIN = attrgetter("first.place")
+
+
+def name_groups(
+    communicators: Sequence[Communicator],
+    processes: Iterable[ProcessMembers],
+    statements: Iterable[Statement],
+    notices: Iterable[Notice],
+) -> dict[str, str]:
+    """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
+    by_name = group_sets((*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)))
+    return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
+
+
+def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Iterable[Statement]) -> Iterable[tuple[str, str]]:
+    """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
+    given = by_process(
+        statement
+        for statement in statements
+        if isinstance(statement.event, events.EnvSetting)
+        and (statement.event.origin, statement.event.name) == ("config", "Comm name")
+    )
+    for process in processes if given else ():
+        begun = sorted(process.members, key=_BEGIN)
+        threads = group_values((member.first.printed.tid, member) for member in begun)
+        for said in given.get(process.log.process, ()):
+            started = threads.get(said.printed.tid, [])
+            at = bisect_right(started, said.place, key=_BEGIN)
+            comm = started[at].communicator if at < len(started) else None
+            if comm is not None and isinstance(said.event, events.EnvSetting):
+                yield comm.name, said.event.value
+
+
+def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
+    """Yield lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
+    pointers: dict[tuple[str, int], list[Communicator]] = {}  # communicators by pointers and ranks of their members
+    places: dict[str, set[tuple[int, int]]] = {}
+    for notice in notices:
+        match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        if match is None:
+            continue
+        name = match[1] if match[2] in (None, *_NOTHING) else match[2]
+        values = _list_values(notice.event)
+        rank, job_rank = values.get("rank"), values.get("global_rank", values.get("world_rank"))
+        if values.get("comm") is not None and rank is not None and not name.isdigit():
+            pointers = pointers or group_values(
+                ((member.init.comm, member.rank), comm) for comm in communicators for member in comm.members.values()
+            )
+            candidates = pointers.get((values["comm"], rank), [])
+            comms = {id(c): c for c in candidates if job_rank is None or c.global_rank(rank) in (None, job_rank)}
+            if len(comms) == 1:
+                yield comms.popitem()[1].name, name
+        elif rank is not None and job_rank is not None and not name.isdigit():
+            places.setdefault(name, set()).add((rank, job_rank))
+    for name, some in places.items():
+        fits = [comm for comm in communicators if all(comm.global_rank(rank) == job_rank for rank, job_rank in some)]
+        if len({(tuple(comm.global_ranks), comm.nranks) for comm in fits}) == 1 and len(some) > 1:
+            yield fits[0].name, name
+
+
+def _list_values(event: Any) -> Mapping[str, Any]:
+    if isinstance(event, events.CollectiveTimeout):
+        return {"rank": event.rank, "global_rank": event.global_rank}
+    return dict(getattr(event, "values", ()))
+
+
+def ranks_of_nccl_tests(notices: Iterable[Notice]) -> int | None:
+    """Return the size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
+    places = [dict(getattr(notice.event, "values", ())) for notice in notices if "rank-list" in notice.roles]
+    ranks = sorted(int(place["rank"]) for place in places)
+    once = all(notice.count == 1 for notice in notices if "rank-list" in notice.roles)
+    return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None
+
+
+def likely_parallelism(communicators: Sequence[Communicator], world: Communicator | None) -> dict[str, Parallelism]:
+    """By the names of communicators what they are likely for."""
+    if world is None:
+        return {}
+    families: dict[tuple[int, int, bool], list[Communicator]] = {}
+    for comm in communicators:
+        if comm is world or not 1 < comm.nranks < world.nranks:
+            continue
+        ranks = [rank for rank in comm.global_ranks if rank is not None]
+        steps = {after - before for before, after in pairwise(ranks)}
+        if len(ranks) == comm.nranks and len(steps) == 1 and (stride := steps.pop()) > 0:
+            bursts = [burst for member in comm.members.values() for burst in member.bursts]
+            connected = any(member.connected for member in comm.members.values())
+            only_exchanges = bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)
+            families.setdefault((comm.nranks, stride, only_exchanges), []).append(comm)
+    sets: dict[tuple[int, int, bool], list[Communicator]] = {}
+    """One communicator for each set of ranks, where these sets have every rank of the world exactly once."""
+    for key, family in families.items():
+        by_ranks = {tuple(comm.global_ranks): comm for comm in family}
+        ranks = [rank for some in by_ranks for rank in some if rank is not None]
+        if len(ranks) == len(set(ranks)) == world.nranks:
+            sets[key] = list(by_ranks.values())
+    strides = {stride for _, stride, _ in sets if stride > 1}
+    by_name: dict[str, Parallelism] = {}
+    for key, tiling in sets.items():
+        read = _read(tiling, key, strides)
+        if read is not None:
+            by_name.update((comm.name, read) for comm in families[key])
+    return by_name
+
+
+def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:
+    """Return the reading of one set of siblings."""
+    size, stride, only_exchange = key
+    if any(len(comm.members) < comm.nranks for comm in comms):
+        return None  # where a rank is cannot be told
+    number = len(comms)
+    hosts = [len({member.log.process.host for member in comm.members.values()}) for comm in comms]
+    if stride == 1 and max(hosts) == 1:
+        return Parallelism("TP", f"{number} groups of {size} neighbouring ranks, each within one host, cover the job")
+    if stride == 1 or min(hosts) == 1:
+        return None
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(stride % 10, "th") if stride % 100 not in (11, 12, 13) else "th"
+    shape = f"{number} groups of every {stride}{ending} rank, each across hosts, cover the job"
+    if only_exchange:
+        return Parallelism("PP", f"{shape}; they only send and receive")
+    if len(strides) > 1:
+        return None  # several kinds of strided groups: which is data and which pipeline parallelism is open
+    return Parallelism("DP", shape)

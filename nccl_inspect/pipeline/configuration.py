@@ -66,12 +66,8 @@ def complete_options(options: Options, path: Path) -> Options:
                 severities[rule] = severity
     suppressions = []
     for entry in table.tables("suppress"):
-        name, hosts, ranks, reason = (
-            entry.text("rule"),
-            entry.texts("hosts"),
-            entry.ranks("ranks"),
-            entry.text("reason"),
-        )
+        name, hosts = entry.text("rule"), entry.texts("hosts")
+        ranks, reason = entry.ranks("ranks"), entry.text("reason")
         entry.close()
         if not name:
             raise entry.error("no rule", "write rule = \"name\"; see 'nccl-inspect rules' for names and categories")

@@ -3,112 +3,75 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect import judge, platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.bandwidth.lines import is_kept
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
+from nccl_inspect.event.base import PlacedEvent, hide_secrets
+from nccl_inspect.event.types import Event, Where
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources import blocks, files
 from nccl_inspect.ingest.sources import blocks as sources
-from nccl_inspect.ingest.sources import files
-from nccl_inspect.ingest.sources.blocks import Input, Progress
+from nccl_inspect.ingest.sources.blocks import Input, Progress, Source
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.machine_type import platform_of
-from nccl_inspect.model import line_order, resolve
+from nccl_inspect.model import resolve
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.jobs.division import jobs_of, runs_of
+from nccl_inspect.model.jobs import jobs_of, runs_of
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
-from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_excerpts
+from nccl_inspect.pipeline.reader import Piece, Reader, find_turned, may_be_excerpt, read_excerpts
 from nccl_inspect.report import head
+from nccl_inspect.scanning.found import Counts, Text
+from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.memory import keep_reserve
-from nccl_inspect.util.records import Frozen, frozen, values
+from nccl_inspect.util.records import values
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.inventory import Artifact
-    from nccl_inspect.model.jobs.shares import Share
-
 
 MAX_DETAILED = 3  # jobs of which everything is kept: the worst
 _MAX_EARLIER, _MAX_MEASURED = 5, 50
 """Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
-_Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
+_Judge: TypeAlias = Callable[..., Job]  # gives the job of a fold, and may be given the processes of this
 
 
-@frozen
-class Choice(Frozen):
-    """Holds what of an input is judged."""
-
-    job: str | None = None  # the number or name of one of several jobs; without it the worst
-    run: int | None = None  # the number of one of several runs, from 1 for the first; without it the newest
-    is_one_of_two: bool = False  # another input is read as well; the job that is named may be in that one only
-
-
-def judge_jobs(
-    fold: Fold,
-    judge: _Judge,
-    choice: Choice,
-    visit: Callable[[Job], None],
-    begin: Callable[[Sequence[Share]], None] | None = None,
-) -> Job:
-    """Return the job of a fold; of several the worst, with the others in brief, or the one that is wanted.
-
-    Args:
-        fold: of all inputs.
-        judge: gives the job of a share.
-        choice: which one is wanted.
-        visit: is shown each job that is judged.
-        begin: is shown the shares of all jobs before the first one is judged, where there are several.
+def _find_name(jobs: Mapping[str, Fold], wanted: str | None) -> str:
+    """Return the name of one of several jobs by its name or number.
 
     Raises:
-        NcclInspectError: there is no such job or run.
+        NcclInspectError: there is no such job.
     """
-    everything = Gathered.gather(fold)
-    shares = jobs_of(fold, everything)
-    if not shares:
-        if choice.job not in (None, "1") and not choice.is_one_of_two:
-            raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
-        job = _resolve_run(fold, everything, judge, choice.run)
-        visit(job)
-        return job
-    if begin:
-        begin(shares)
-    from nccl_inspect.model.jobs.shares import titles  # most inputs hold one job
-
-    names = titles(shares)
-    if choice.job is not None or choice.run is not None:
-        if choice.job is None:
-            raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
-        if choice.job in names:
-            at = names.index(choice.job)
-        elif choice.job.isdecimal() and 1 <= int(choice.job) <= len(names):
-            at = int(choice.job) - 1
-        else:
-            numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
-            hint = suggestion(choice.job, names) or numbers
-            raise NcclInspectError(f"no job '{choice.job}' among {len(names)}", hint)
-        job = _resolve_run(shares[at], shares[at].gather(), judge, choice.run)
-        job.name = names[at]
-        visit(job)
-        return job
-    return _choose_worst(fold, judge, list(zip(shares, names, strict=True)), visit)
+    names = list(jobs)
+    if wanted is None:
+        raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
+    if wanted in jobs:
+        return wanted
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        return names[int(wanted) - 1]
+    numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
+    raise NcclInspectError(f"no job '{wanted}' among {len(names)}", suggestion(wanted, names) or numbers)
 
 
-def _choose_worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None]) -> Job:
+def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Callable[[Job], None]) -> Job:
     """Return the worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
-    for number, (share, name) in enumerate(jobs, 1):
-        job = _resolve_run(share, share.gather(), judge, None)
+    for number, (name, share) in enumerate(jobs.items(), 1):
+        job = _resolve_run(share, judge)
         visit(job)
         job.name = name
         standing = _standing(number, share, job)
@@ -121,19 +84,20 @@ def _choose_worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], 
     worst = standings[0].detail
     assert worst is not None
     worst.jobs = standings
-    numbers = jobs[standings[0].number - 1][0].sources_by_number
+    numbers = jobs[standings[0].name].sources_by_number
     unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
 
 
-def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
+def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: Gathered | None = None) -> Job:
     """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
+    gathered = gathered or Gathered.gather(share)
     if run is None:
         job = judge(share, gathered)
         if job.earlier_runs:
             most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one, one.gather()) for one in runs_of(share, gathered)[:-1][-most:]]
+            earlier = [judge(one) for one in runs_of(share, gathered)[:-1][-most:]]
             job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
             results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
             for entry in results.values():
@@ -145,10 +109,10 @@ def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: in
     if not 1 <= run <= len(runs):
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1], runs[run - 1].gather())
+    return judge(runs[run - 1])
 
 
-def _standing(number: int, share: Share, job: Job) -> Standing:
+def _standing(number: int, share: Fold, job: Job) -> Standing:
     from nccl_inspect.report import digest  # an input mostly holds one job
 
     finding = job.findings[0] if job.findings else None
@@ -167,7 +131,7 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
         hosts=[host.name for host in job.hosts],
         nccl_versions=job.nccl_versions,
         first=Evidence(begin[0], begin[1], (first and first.opening.time) or "", begin[2]),
-        last=Evidence(end[0], end[1], (last and last.final.time) or "", end[2]),
+        last=Evidence(end[0], end[1], (last and last.closing.time) or "", end[2]),
         finding=finding,
         severity=SEVERITIES[highest] if highest >= 0 else "",
         detail=job,
@@ -207,7 +171,7 @@ def fold(
     given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
     state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
-    turned = set() if state.partial else line_order.sources(state)
+    turned = set() if state.partial else find_turned(state)
     if turned and not files.can_read_again(given):
         what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
         raise NoInputError(f"{', '.join(sorted(turned))}: {what}", "… | tac | nccl-inspect summarize, or name a file")
@@ -233,20 +197,15 @@ def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interrupti
 
 
 def _pieces(
-    state: Fold,
-    inputs: Input | Sequence[Input],
-    given: Sequence[Input],
-    progress: Progress | None,
-    jobs: int | None,
+    state: Fold, inputs: Input | Sequence[Input], given: Sequence[Input], progress: Progress | None, jobs: int | None
 ) -> Iterator[Piece]:
     """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
     if jobs != 1:
-        from nccl_inspect.ingest.sources import partition
+        from nccl_inspect.pipeline import workers  # a short log needs none
+        from nccl_inspect.util.processes import processors
 
-        wanted, least = (jobs, 1) if jobs else (min(partition.processors(), _MAX_PROCESSES), _SHARE)
-        if groups := partition.plan_parts(inputs, wanted, least):
-            from nccl_inspect.pipeline import workers  # a short log needs none
-
+        wanted, least = (jobs, 1) if jobs else (min(processors(), _MAX_PROCESSES), _SHARE)
+        if groups := workers.plan_parts(inputs, wanted, least):
             total = sum(part.size for group in groups for part in group)
             yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
             return
@@ -268,7 +227,7 @@ def require_nccl(state: Fold) -> None:
         NoInputError: no line is NCCL's.
     """
     for source in state.sources:
-        source.look_at_end(is_kept)
+        source.at_end = [(number, text) for number, text in source.at_end if is_kept(text)]
     if not _has_nccl(state):
         lines = {source.name: source.counts.lines for source in state.sources}
         raise nothing_found(lines, [source.problem for source in state.sources if source.problem])
@@ -338,18 +297,33 @@ class Judge:
             NcclInspectError: there is no such job or run.
         """
         visit = visit or (lambda _: None)
-        choice = Choice(self._options.job, self._options.run, is_one_of_two)
-        if not beside.evidence:
-            job = judge_jobs(state, self.judge_fold, choice, visit)
-        else:
+        judge: _Judge = self.judge_fold
+        allotment, wanted, run = None, self._options.job, self._options.run
+        if beside.evidence:
             from nccl_inspect.artifacts.joining import Allotment  # most logs come alone
 
             allotment = Allotment(beside.evidence)
 
-            def judge(share: Fold | Share, gathered: Gathered) -> Job:
+            def judge(share: Fold, gathered: Gathered | None = None) -> Job:
                 return self.judge_fold(share, gathered, beside=allotment.select(share))
 
-            job = judge_jobs(state, judge, choice, visit, allotment.begin)
+        everything = Gathered.gather(state)
+        if shares := jobs_of(state, everything):
+            if allotment:
+                allotment.begin(list(shares.values()))
+            if wanted is None and run is None:
+                job = _choose_worst(state, judge, shares, visit)
+            else:
+                name = _find_name(shares, wanted)
+                job = _resolve_run(shares[name], judge, run)
+                job.name = name
+                visit(job)
+        elif wanted in (None, "1") or is_one_of_two:
+            job = _resolve_run(state, judge, run, everything)
+            visit(job)
+        else:
+            raise NcclInspectError(f"no job '{wanted}': the input holds one job", "leave --job out")
+        if allotment:
             job.artifacts += allotment.left
         job.passed_over = beside.passed_over
         return job
@@ -381,7 +355,7 @@ class Judge:
 
     def judge_fold(
         self,
-        state: Fold | Share,
+        state: Fold,
         gathered: Gathered | None = None,
         going_on: bool = False,
         quiet: float | None = None,
@@ -391,7 +365,7 @@ class Judge:
         gathered = gathered or Gathered.gather(state)
         job = resolve.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
-        job.is_one_of_several = not isinstance(state, Fold)
+        job.is_one_of_several = state.own is not None
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
@@ -426,3 +400,98 @@ class Judge:
             if 0 < given.gpus < busiest.gpus:
                 has = f"{given.name} has {count(given.gpus, 'GPU')}"
                 yield f"{has}, {seen}; take the topology on a machine of this job, where all its GPUs are visible"
+
+
+def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
+    """Yield the events of all inputs in the order of their lines, one for each recognised line.
+
+    Raises:
+        NoInputError: after the last event, when an input could not be read, or not to its end.
+    """
+    stream = EventStream(inputs)
+    yield from stream
+    stream.raise_problem()
+
+
+class EventStream:
+    """The events of all inputs in the order of their lines; afterwards, what there was to read."""
+
+    def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
+        self.problems: list[NoInputError] = []  # why inputs could not be read, or not to their end
+        self.counts: dict[str, Counts] = {}  # how sound each source was
+        self._inputs = inputs
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Event]:
+        return (event.with_fields(where=where) for where, event in self.with_places())
+
+    def with_places(self) -> Iterator[PlacedEvent]:
+        """Yield the events as recognised, each with its place: equal lines share one event."""
+        scanner = Scanner(engine.load_grammar())
+        for source in blocks.find(self._inputs, self._progress):
+            counts = self.counts[source.name] = Counts()
+            yield from _join_rows(source.name, _lines(source, scanner, counts, self.problems))
+
+    def raise_problem(self) -> None:
+        """Say so when something could not be read.
+
+        Raises:
+            NoInputError: an input, or the rest of it.
+        """
+        if self.problems:
+            raise self.problems[0]
+
+    def require_nccl(self) -> None:
+        """Make sure that there was something to read.
+
+        Raises:
+            NoInputError: no line was NCCL's.
+        """
+        if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
+            lines = {name: counts.lines for name, counts in self.counts.items()}
+            raise nothing_found(lines, [str(problem) for problem in self.problems])
+
+
+def _lines(
+    source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
+) -> Iterator[tuple[int, Origin, Text]]:
+    """Yield what was recognised in a source; the error that ended it, if there was one, joins the problems."""
+    stands: list[int] = []
+    from nccl_inspect.scanning.excerpts import Short  # summaries of whole logs never need it
+
+    short = Short()
+    for lines in blocks.records_of(source):
+        if isinstance(lines, NoInputError):
+            problems.append(lines)
+            return
+        short.add(lines)
+        if lines.mended and lines.mended.stands is not None:
+            stands.extend(lines.mended.stands)
+        rows: list[tuple[int, Origin, Text]] = []
+
+        def sink(number: int, origin: Origin, text: Text, rows: list[tuple[int, Origin, Text]] = rows) -> None:
+            rows.append((stands[number - 1] if stands else number, origin, text))
+
+        scanner.scan(lines.lines, counts, sink, lines.mended)
+        yield from rows
+    yield from short.read(source.name, counts, engine.load_grammar())
+
+
+def _join_rows(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
+    """Yield the events; lines that continue a message of several lines become part of its event."""
+    where, before = Where(), None
+    for number, origin, text in rows:
+        if text.parsed is None:
+            continue
+        event = text.use = text.use or hide_secrets(text.parsed.event)  # the same text comes many times
+        if before is not None and text.parsed.production.follows == before.production:
+            before = replace(before, message=f"{before.message}\n{event.message}")
+            continue
+        if before is not None:
+            yield where, before
+        where, before = Where(source, number, level=text.level), event
+        if origin.head:
+            said = (origin.time, origin.host, origin.pid, origin.tid, origin.device, text.level)
+            where = Where(source, number, *said, origin.location, origin.label, origin.rank)
+    if before is not None:
+        yield where, before

@@ -15,7 +15,7 @@ from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
 from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
-from nccl_inspect.model.communicators.shapes import crossings, is_closed
+from nccl_inspect.model.communicators.rings_and_trees import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words

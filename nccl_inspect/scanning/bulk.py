@@ -7,24 +7,321 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import compress, islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
-from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.envelopes import ISO, Inner, Stated
+from nccl_inspect.ingest.lines import exceptions, prefix
+from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.scanning import sparse
-from nccl_inspect.scanning.counts import TAIL, Counts, Text
-from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Template, Thread
-from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
+from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.scanning.found import TAIL, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import decode, encode
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.grams import Grams
+
+_LOOK = 1 << 16  # bytes of a block that show what most of it is
+_SAMPLES = 64
+_SAME = 4  # lines are a flood when at most one in this many is distinct
+
+
+class Repeats(NamedTuple):
+    """The lines of a block, by what they say."""
+
+    numbers: Counter[bytes]  # how often each came
+    size: int  # of them all
+    cycle: list[bytes]  # the lines that come in turn, or all of them
+    end: list[bytes]  # the last lines: at least as many
+
+    def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield those of some kinds from the last one on, each with how many lines come after it."""
+        if not lines:
+            return
+        back = 0
+        while back < self.size:
+            for line in reversed(self.end if back == 0 else self.cycle):
+                if back < self.size and line in lines:
+                    yield back, line
+                back += 1
+
+
+def find_repeats(block: Lines) -> Repeats | None:
+    """Return what a block repeats; None when it does not."""
+    text = block.text
+    middle = max(0, len(text) - _LOOK) // 2  # a flood may begin after what a job prints first
+    sample = text[middle : middle + _LOOK].split(b"\n")
+    if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
+        return None
+    width = _cycle(text)
+    if width:
+        cycle, rest = text[: width - 1].split(b"\n"), text[len(text) // width * width :].split(b"\n")
+        times = len(text) // width
+        if rest == cycle[: len(rest)]:  # else the last line is a part of one
+            numbers = Counter({line: number * times for line, number in Counter(cycle).items()})
+            numbers.update(rest)
+            return Repeats(numbers, times * len(cycle) + len(rest), cycle, [*cycle, *rest])
+    lines = block.lines
+    numbers = Counter(lines)
+    return Repeats(numbers, len(lines), lines, lines) if len(numbers) * _SAME <= len(lines) else None
+
+
+def _cycle(text: bytes) -> int:
+    """Return the bytes of the lines that come in turn up to the end of a text; 0 when there are none."""
+    first = text[: text.find(b"\n", _LOOK // 16) + 1]
+    width = text.find(first, 1) if first else -1
+    while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
+        width = text.find(first, width + 1)
+    if not 0 < width < _LOOK:
+        return 0
+    # Each byte is the same as that so many before; compared in parts, which are not copied.
+    some = text[: _LOOK // width * width]
+    end = len(text) // len(some) * len(some)
+    again = (text.startswith(some, at) for at in range(0, end, len(some)))
+    return width if some.startswith(some[width:]) and all(again) and some.startswith(text[end:]) else 0
+
+
+def find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+    """Return how many lines come before the first of each kind."""
+    left = set(wanted)
+    places = {}
+    for place, line in enumerate(lines):
+        if line in left:
+            places[line] = place
+            left.remove(line)
+            if not left:
+                break
+    return places
+
+
+DIGITS = b"0123456789"
+_NAME = b"NCCL "
+_USUAL = b" NCCL INFO "
+_MAX_SHAPES = 20_000
+_SHAPE_WIDTH = 500
+_LARGE = BLOCK // 2  # bytes of a block that are worth loading numpy, where letters do not tell
+_WASTE = 1 << 12  # bytes of a block in which one line may be looked at for nothing
+
+
+class Picked(NamedTuple):
+    """Holds what is worth a look in a block."""
+
+    size: int  # how many lines the block has
+    lines: list[tuple[int, bytes]]  # those worth a look, with their places
+    signs: bytes  # what they look like
+
+
+class Sieve:
+    """Passes over lines of other programs that mean nothing.
+
+    They are compared by what they look like without their digits; from the second large block on, such a block is
+    searched for all signs at once, with numpy.
+
+    Args:
+        signs: gives what makes lines worth a look, besides NCCL's name; logs of NCCL's lines do without.
+    """
+
+    def __init__(self, signs: Callable[[], Iterable[bytes]]) -> None:
+        self._given = signs
+        self._idle: set[bytes] = set()  # what lines look like that mean nothing
+        self._has_begun = False
+        self._grams: Grams | None = None
+
+    @cached_property
+    def _signs(self) -> set[bytes]:
+        return {*self._given(), exceptions.TRACEBACK, _NAME}
+
+    @cached_property
+    def _shapes(self) -> list[bytes]:
+        """Return what the signs look like."""
+        return sorted({sign.translate(None, DIGITS) for sign in self._signs})
+
+    def pick_lines(self, text: bytes) -> Picked:
+        """Return what is worth a look in a block."""
+        found = self._by_grams(text) if self._has_begun and len(text) >= _LARGE else None
+        self._has_begun = True
+        if found:
+            return found
+        # Else what holds a sign, compared for each distinct look of lines only.
+        shapes = text.translate(None, DIGITS).split(b"\n")
+        worth = self._worth(set(shapes) - self._idle)
+        places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
+        # Most are lines of NCCL's usual level, which are found faster.
+        lines = _with(_USUAL, text) if places else []
+        lines = _with(_NAME, text) if len(lines) < len(places) else lines
+        if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
+            every = text.split(b"\n")
+            lines = [every[place] for place in places]
+        return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
+
+    def is_idle(self, line: bytes) -> bool:
+        """Return whether a line means nothing."""
+        shape = line.translate(None, DIGITS)
+        return shape in self._idle or not self._worth({shape})
+
+    def _by_grams(self, text: bytes) -> Picked | None:
+        """Return what holds a sign, whatever the other lines look like; None without numpy."""
+        try:
+            from nccl_inspect.scanning.grams import Grams  # this loads numpy
+        except ImportError:
+            return None
+        if self._grams is None:
+            self._grams = Grams(self._signs, text[:BLOCK])
+        size, found = self._grams.lines(text)
+        picked = [(place, line) for place, line in found if _NAME in line or not self.is_idle(line)]
+        if (len(found) - len(picked)) * _WASTE > len(text):
+            self._grams = None  # what is common has changed
+        return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
+
+    def _worth(self, fresh: set[bytes]) -> set[bytes]:
+        """Return those of some shapes that hold something that makes a line worth a look; the others are remembered."""
+        together = b"\n".join(fresh)
+        signs = [sign for sign in self._shapes if sign in together]
+        worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
+        if len(self._idle) > _MAX_SHAPES:
+            self._idle.clear()
+        self._idle.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
+        return worth
+
+
+def _with(name: bytes, text: bytes) -> list[bytes]:
+    """Return the lines that hold a text; they are searched from the end, which takes a third of the time."""
+    lines = []
+    at = len(text)
+    while (at := text.rfind(name, 0, at)) >= 0:
+        end = text.find(b"\n", at)
+        at = text.rfind(b"\n", 0, at) + 1
+        lines.append(text[at : end if end >= 0 else len(text)])
+    lines.reverse()
+    return lines
+
+
+def with_tail(
+    text: bytes, size: int, picked: Sequence[tuple[int, bytes]]
+) -> tuple[list[tuple[int, bytes]], Iterator[tuple[int, bytes, bool]]]:
+    """Return the picked lines before the tail, and the tail with as many others as are kept, each marked if picked."""
+    taken = {index for index, _ in picked}
+    begin = _begin_of_tail(size, taken)
+    ending = enumerate(text.rsplit(b"\n", size - begin)[begin - size :], begin)
+    early = [(index, line) for index, line in picked if index < begin]
+    return early, ((index, line, index in taken) for index, line in ending)
+
+
+def with_frames(
+    text: bytes, picked: Sequence[tuple[int, bytes]], tracing: exceptions.Open
+) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield the picked lines, these, and all that follows while tracebacks have not ended."""
+    lines = text.split(b"\n")
+    taken = {index for index, _ in picked}
+    begin = _begin_of_tail(len(lines), taken)
+    at = 0
+    for index in (*(index for index, _ in picked if index < begin), *range(begin, len(lines))):
+        while tracing and at < index:
+            yield at, lines[at], False
+            at += 1
+        yield index, lines[index], index in taken
+        at = index + 1
+
+
+def _begin_of_tail(size: int, taken: Container[int]) -> int:
+    """Return from where on there are as many lines that were not taken as are kept."""
+    begin, others = size, 0
+    while begin and others < TAIL:
+        begin -= 1
+        others += begin not in taken
+    return begin
+
+
+_TIME = compile_later(ISO)
+_CLOCK = compile_later(rb"(?<=-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:.,])")
+_LINE = b"\0"  # what stands for the line in what is around it
+_OTHER_LINE = b"a:1:1" + MARK + b"INFO b"
+_OTHER_TIME = b"2001-02-03T04:05:06Z"
+_MAX_FORMS = 10_000
+
+
+class RecordFrame(Frame):
+    """Holds what lines of the same prefix have in common in objects of one form; they differ in the time of day."""
+
+    __slots__ = ()
+
+    def at(self, text: bytes) -> Origin:
+        """Return the origin of a line by the time of day of its object."""
+        return self.origin if self.stamp is None else self.origin._replace(time=self.read_time(text))
+
+
+class Records:
+    """Takes lines out of objects whose form was seen."""
+
+    def __init__(self) -> None:
+        self._forms: dict[bytes, Stated | None] = {}
+        """What objects state, by what is around line and time of day; None where that depends on these."""
+
+    def strip_form(self, line: bytes) -> bytes:
+        """Return the line in an object, behind what is the same in all objects of its form; else the line as it is."""
+        mark = line.find(MARK)
+        begin, end = line.rfind(b'"', 0, max(mark, 0)) + 1, line.find(b'"', mark)
+        end = line.find(b"\\", begin, end) if b"\\" in line[begin:end] else end
+        if not 0 < begin < mark < end:
+            return line
+        around = line[:begin] + _LINE + line[end:]
+        clock = _CLOCK.search(around)
+        if clock is None:
+            return line
+        form = around[: clock.start()] + around[clock.end() :]
+        if form not in self._forms:
+            if len(self._forms) >= _MAX_FORMS:
+                self._forms.clear()
+            at = clock.start() if clock.start() < begin else clock.start() - 1 - begin + end
+            self._forms[form] = _read_form(line, begin, end, at)
+        return line if self._forms[form] is None else form + line[begin - 1 : end]
+
+    def frame_of(self, head: bytes, origin: Origin) -> RecordFrame | None:
+        """Return what lines have in common that begin like this without their times; None for no object."""
+        stated = self._forms.get(head.rpartition(b'"')[0])
+        if stated is None or prefix.is_masked(origin.process):
+            return None
+        time, stamp = stated.time or "", None
+        if origin.time is None:  # else the one that a line states itself is nearer
+            clock = _CLOCK.search(encode(time))
+            assert clock is not None
+            stamp = time[: clock.start()], time[clock.end() :]
+        return RecordFrame(prefix.stated_by(origin, stated), time, 0, 0, stamp, is_proven=True)
+
+
+def clock_of(line: bytes) -> bytes:
+    """Return the time of day of an object, which is before or behind the line in it."""
+    mark = line.find(MARK)
+    begin, end = line.rfind(b'"', 0, mark), line.find(b'"', mark)
+    clock = _CLOCK.search(line[:begin]) or _CLOCK.search(line, end)
+    return clock[0] if clock else b""
+
+
+def _read_form(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
+    """Return what an object states, if that is the same whatever line and time of day it has."""
+    inners = envelopes.contents(line)
+    if len(inners) != 1 or inners[0].stated.time is None or inners[0].stated.partial:
+        return None
+    (text, stated), shown = inners[0], line[begin:end]
+    time = b'"%b"' % encode(stated.time or "")
+    if not _TIME.fullmatch(time[1:-1]) or line.count(_NAME) != 1 or line.count(time) != 1:
+        return None
+    if text.rstrip(b"\r\n") != shown or not 0 < clock - line.index(time) < len(time):
+        return None
+    other = (line[:begin] + _OTHER_LINE + line[end:]).replace(time, b'"%b"' % _OTHER_TIME)
+    expected = Inner(_OTHER_LINE + text[len(shown) :], stated._replace(time=decode(_OTHER_TIME)))
+    return stated if envelopes.contents(other) == [expected] else None
+
 
 MOST = 1 << 16  # bytes of a log that is looked through: what people paste is shorter
 _NARROWEST = 40
@@ -34,12 +331,11 @@ _GLUES = (b"", b" ")
 _QUOTE = compile_later(rb"(?:> ?)+")
 _OWN = compile_later(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
-_USUAL = b"NCCL INFO "  # what most such lines hold
 
 
 def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
     """Return the first block of a source with broken lines put together; the same block where there are none."""
-    if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
+    if lines.mended is not None or len(lines.text) > MOST or MARK not in lines.text:
         return lines
     given = envelopes.clean_lines(lines.lines, lines.text)
     width = max(map(len, given))
@@ -55,7 +351,7 @@ def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
 def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
     """Return the number of lines and what they are together; None when that is not a message, or the first is one."""
     first, *below = lines[place : place + _PIECES]
-    if not below or _USUAL in below[0] or len(first) < _NARROWEST or prefix.MARK not in first or _OWN.search(below[0]):
+    if not below or _USUAL in below[0] or len(first) < _NARROWEST or MARK not in first or _OWN.search(below[0]):
         return None
     if (own := prefix.split(first)) is None or _is_known(own[1], grammar):
         return None
@@ -92,49 +388,51 @@ class _Printer(NamedTuple):
 
 
 _CHANNEL = b"INFO Channel "
-_CONNECTS = prefix.MARK + _CHANNEL
+_CONNECTS = MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
-_LOOK = 1 << 16  # bytes of a block that show what most of it is
 _SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
 class BulkScanner(Scanner):
-    """A scanner of blocks."""
+    """A scanner of blocks.
 
-    def __init__(self, grammar: Grammar, collector: Collector) -> None:
+    Args:
+        is_countable: returns whether of lines with a text only the number, the first and the last one matter.
+    """
+
+    def __init__(self, grammar: Grammar, is_countable: Callable[[Text], bool]) -> None:
         super().__init__(grammar)
-        self._collector = collector
+        self._is_countable = is_countable
         self._templates: dict[bytes, Template] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._records = Records()
-        self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
+        self._sieve = Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
-    def read(self, lines: Lines, counts: Counts) -> None:
-        """Read a block."""
+    def read(self, lines: Lines, counts: Counts) -> Found | list[Repeated]:
+        """Read a block; of a flood give each line once, in the order of the first ones."""
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
         text = lines.text
         if counts.pending or self.cut_width:
-            self._by_line(lines, counts)
-        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
-            self._sparse(lines, counts)
-        elif not lines.mended and (repeats := sparse.find_repeats(lines)) and self._flood(repeats, counts):
-            pass
-        elif envelopes.has_partials(text):
-            self._by_line(lines, counts)
-        else:
-            block = Found()
-            cleaned = envelopes.clean_lines(lines.lines, text)
-            self._lines, self._needles = cleaned, None
-            self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
-            self._collector.take(block)
+            return self._by_line(lines, counts)
+        if lines.mended is None and text.count(MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+            return self._sparse(lines, counts)
+        repeats = None if lines.mended else find_repeats(lines)
+        if repeats and (flood := self._flood(repeats, counts)) is not None:
+            return flood
+        if envelopes.has_partials(text):
+            return self._by_line(lines, counts)
+        block, cleaned = Found(), envelopes.clean_lines(lines.lines, text)
+        self._lines, self._needles = cleaned, None
+        self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
+        return block
 
-    def _by_line(self, lines: Lines, counts: Counts) -> None:
+    def _by_line(self, lines: Lines, counts: Counts) -> Found:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
-        self._collector.take(block)
+        return block
 
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Read the lines of a source one by one; most are known."""
@@ -162,7 +460,7 @@ class BulkScanner(Scanner):
                 printed = printer.origin if printer.frame is None else printer.at(cleaned[at], len(head))
                 printer.lines.connect(printer.thread, numbers[at], printed, bit, template)
                 continue
-            head, _, said = line.partition(prefix.MARK)
+            head, _, said = line.partition(MARK)
             printer = printers.get(head)
             if printer is None and said[:5] in prefix.BEGINNINGS:
                 printer = self._printer(head, cleaned[at], block)
@@ -238,65 +536,60 @@ class BulkScanner(Scanner):
             self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
         return text
 
-    def _flood(self, repeats: sparse.Repeats, counts: Counts) -> bool:
-        """Count lines of which most are the same; False, and nothing happened, when they are not to be counted.
+    def _flood(self, repeats: Repeats, counts: Counts) -> list[Repeated] | None:
+        """Count lines of which most are the same; None, and nothing happened, when they are not to be counted.
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
         if counts.awaited or counts.tracebacks:
-            return False
+            return None
         recognized: dict[bytes, tuple[Origin, Text]] = {}
         others: dict[bytes, bytes] = {}
         for line in repeats.numbers:
-            head, mark, rest = line.partition(prefix.MARK)
+            head, mark, rest = line.partition(MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
-            if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
+            if origin is not None and text is not None and not text.damaged and self._is_countable(text):
                 recognized[line] = origin, text
                 continue
             cleaned = envelopes.clean_lines([line], line)
             if mark or len(cleaned) != 1 or not self._sieve.is_idle(cleaned[0]):
-                return False
+                return None
             others[line] = cleaned[0]
         numbers = counts.number(repeats.size)
         unknown = sum(repeats.numbers[line] for line, (_, text) in recognized.items() if text.parsed is None)
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
             counts.add_other(numbers[-1 - back], others[line])
-        begin = sparse.find_first(repeats.cycle, repeats.numbers)
-        end = sparse.find_first(reversed(repeats.end), repeats.numbers)
-        self._collector.take_repeated(
-            [
-                Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
-                for line in recognized
-            ]
-        )
-        return True
+        begin = find_first(repeats.cycle, repeats.numbers)
+        end = find_first(reversed(repeats.end), repeats.numbers)
+        return [
+            Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
+            for line in recognized
+        ]
 
-    def _sparse(self, lines: Lines, counts: Counts) -> None:
+    def _sparse(self, lines: Lines, counts: Counts) -> Found:
         """Read a block of which few lines are NCCL's."""
         text = lines.text
         if counts.awaited:
-            self._by_line(lines, counts)
-            return
+            return self._by_line(lines, counts)
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.clean_lines(lines.lines, text))
         size, picked, signs = self._sieve.pick_lines(text)
-        partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
+        partials = (sign.translate(None, DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
         may_have_partials = b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
-        if last_error.MARK in signs or (may_have_partials and envelopes.has_partials(text)):
-            self._by_line(lines, counts)
-            return
+        if exceptions.LAST_ERROR in signs or (may_have_partials and envelopes.has_partials(text)):
+            return self._by_line(lines, counts)
         numbers = counts.number(size)
         block = Found()
         self._lines, self._needles = [line for _, line in picked], None
-        if counts.tracebacks or tracebacks.MARK in signs:
-            wanted = sparse.with_frames(text, picked, counts.tracebacks)
+        if counts.tracebacks or exceptions.TRACEBACK in signs:
+            wanted = with_frames(text, picked, counts.tracebacks)
         else:
-            early, wanted = sparse.with_tail(text, size, picked)
+            early, wanted = with_tail(text, size, picked)
             self._each([numbers[index] for index, _ in early], [line for _, line in early], counts, block)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(numbers[index], line, counts, block.keep)
             else:
                 counts.add_other(numbers[index], line)
-        self._collector.take(block)
+        return block

@@ -25,7 +25,7 @@ from nccl_inspect.ingest.lines.decoration import PASTE, strip_decoration
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner, Sink
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later

@@ -16,10 +16,10 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.scanning import excerpts, meaning
-from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning import excerpts
+from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode, escape_controls
 
 _FIELD = re.compile(r"\{[^{}]*\}")
@@ -31,24 +31,16 @@ _CANDIDATES = 40
 _OF_SAMPLE = 0.5  # what a word counts that only samples have: a field may hold any other
 
 
-@frozen
-class Near(Frozen):
-    """A message that a text resembles."""
-
-    meaning: meaning.Meaning  # of that message; without fields, as the text has not all of them
-    sample: str  # how such a message looks
-
-
-def similar_message(text: str, grammar: Grammar) -> Near | None:
-    """Return the known message that has most of the words of a text; None when none is near."""
-    level, message = meaning.without_prefix(text)
+def similar_message(text: str, grammar: Grammar) -> Meaning | None:
+    """Return the known message that has most of the words of a text, without fields; None when none is near."""
+    level, message = without_prefix(text)
     production = _with_words(message, grammar)
     if production is None:
         return None
     sample = max(
         production.samples, key=lambda candidate: SequenceMatcher(None, candidate, message).ratio(), default=""
     )
-    return Near(meaning.Meaning(production, None, level, message, []), sample)
+    return Meaning(production, None, level, message, [], sample)
 
 
 def _with_words(message: str, grammar: Grammar) -> Production | None:
@@ -90,6 +82,7 @@ class Meaning(Record):
     level: str | None
     message: str
     fields: list[tuple[str, str, str]]  # name, value as printed, and what the name means (may be empty)
+    sample: str = ""  # how such a message looks, of one that a text only resembles
 
     @property
     def worry(self) -> str:

@@ -15,13 +15,12 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.envelopes import NOTHING, Inner, Stated
-from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
+from nccl_inspect.ingest.lines import exceptions, prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Memory, Timed
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.counts import Counts, Text
-from nccl_inspect.scanning.found import Known
+from nccl_inspect.scanning.found import Counts, Known, Text
 from nccl_inspect.util.patterns import compile_later
 
 _GLUED = compile_later(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
@@ -79,13 +78,7 @@ class Scanner:
         for lead in sorted(known.leads):
             prefix.learn(lead, self._leads)
 
-    def scan(
-        self,
-        lines: Sequence[bytes],
-        counts: Counts,
-        sink: Sink,
-        mended: Mended | None = None,
-    ) -> None:
+    def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink, mended: Mended | None = None) -> None:
         """Read lines."""
         block = b"\n".join(lines)
         self._lines, self._needles = lines, None
@@ -195,7 +188,7 @@ class Scanner:
         """Read a line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
         parsed = None if len(line) == self.cut_width else self._grammar.parse_bare(line)
         if counts.awaited and self._retell(
-            number, last_error.read_announced_warning(line, number, stated, counts.awaited), sink
+            number, exceptions.read_announced_warning(line, number, stated, counts.awaited), sink
         ):
             counts.related_lines += 1
             counts.add_other(number, line)
@@ -207,11 +200,11 @@ class Scanner:
             self.takes_leads = True
             worth = match.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
-        traces = bool(counts.tracebacks) or tracebacks.MARK in line
+        traces = bool(counts.tracebacks) or exceptions.TRACEBACK in line
         if worth or (traces and envelopes.is_whole(line)):
-            retells = self._retell(number, last_error.read_warnings(line, stated), sink)
-            if last_error.MARK in line and not retells:  # it is to come
-                last_error.announce(line, number, stated, counts.awaited)
+            retells = self._retell(number, exceptions.read_warnings(line, stated), sink)
+            if exceptions.LAST_ERROR in line and not retells:  # it is to come
+                exceptions.announce(line, number, stated, counts.awaited)
             if rest := prefix.read_unprefixed(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
@@ -258,10 +251,10 @@ class Scanner:
         return True
 
     def _find_exception(
-        self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
+        self, number: int, line: bytes, stated: Stated, open_tracebacks: exceptions.Open, parsed: Parsed | None
     ) -> Parsed | None:
         """Return what a line is if a traceback ends with it and nobody knows it, else what is known of it."""
-        inner = tracebacks.end_traceback(line, number, stated, open_tracebacks)
+        inner = exceptions.end_traceback(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
             return parsed
         front = b"" if inner.stated.rank is None else b"[rank%d]: " % inner.stated.rank

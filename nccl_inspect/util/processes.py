@@ -171,3 +171,8 @@ def _read(file: BinaryIO) -> Any:
     spans = pickle.loads(data[int.from_bytes(data[-_NUMBER:], "little") :])  # noqa: S301 - from our own process
     *columns, rest = (data[begin:end] for begin, end in spans)
     return pickle.loads(rest, buffers=columns)  # noqa: S301 - likewise
+
+
+def processors() -> int:
+    """Return how many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -155,9 +155,9 @@ def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: A
     (tmp_path / "nccl_trace_rank_9").write_text(json.dumps({"version": "2.10", "pg_config": 1, "pg_status": 1}) + "}")
     large = json.dumps({"rank": 1}) + " " * artifacts.SHARED
     (tmp_path / "nccl_trace_rank_10").write_text(large)
-    monkeypatch.setattr("nccl_inspect.ingest.sources.partition.processors", lambda: 1)
+    monkeypatch.setattr("nccl_inspect.util.processes.processors", lambda: 1)
     alone = artifacts.inventory(str(tmp_path))[:2]
-    monkeypatch.setattr("nccl_inspect.ingest.sources.partition.processors", lambda: 3)
+    monkeypatch.setattr("nccl_inspect.util.processes.processors", lambda: 3)
     shared = artifacts.inventory(str(tmp_path))[:2]
     assert [file.name for file in shared[0]] == [file.name for file in alone[0]]
     assert shared[1] == alone[1]

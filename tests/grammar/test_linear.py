@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from envelope_samples import samples_of
 
 from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
@@ -124,7 +125,7 @@ def test_the_time_of_a_reader_grows_with_the_line() -> None:
         matches: list[Callable[[bytes], object]]
         matches = [one.pattern.match, *([one.read] if one.reader else [])]
         matches += [one.trailer[1].search] if one.trailer else []
-        readers += [(name, match, sample) for sample in one.samples for match in matches]
+        readers += [(name, match, sample) for sample in samples_of(one) for match in matches]
     slow = []
     for name, match, sample in readers:
         places = list(range(0, len(sample) + 1, 1 + len(sample) // 25))

@@ -5,24 +5,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.envelopes import Envelope, Stated
+
+
+def samples_of(envelope: Envelope) -> dict[bytes, Stated]:
+    """Return envelopes of a kind, each with what it states."""
+    found = re.findall(r"^sample: (.*)(?:\nstates: (.*))?", envelope.entry, re.MULTILINE)
+    return {sample.encode("utf-8", "surrogateescape"): Stated(**json.loads(states or "{}")) for sample, states in found}
+
 
 ENVELOPES = envelopes.list_envelopes()
 PREFIXES = {
     f"{name}-{index}": sample
     for name, envelope in ENVELOPES.items()
     if not envelope.reader
-    for index, sample in enumerate(envelope.samples)
-    if not envelope.samples[sample].partial
+    for index, sample in enumerate(samples_of(envelope))
+    if not samples_of(envelope)[sample].partial
 }
 WHOLE = {
     f"{name}-{index}": sample
     for name, envelope in ENVELOPES.items()
     if envelope.reader
-    for index, sample in enumerate(envelope.samples)
-    if not envelope.samples[sample].partial
+    for index, sample in enumerate(samples_of(envelope))
+    if not samples_of(envelope)[sample].partial
 }
 
 

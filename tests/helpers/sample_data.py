@@ -13,7 +13,7 @@ import pytest
 from repository import ROOT
 
 import nccl_inspect
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
 

@@ -23,12 +23,12 @@ from same_jobs import capture, describe_job, read_plain
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.lines import terminal_wraps
+from nccl_inspect.ingest.lines import torn
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources import blocks as source_blocks
-from nccl_inspect.ingest.sources import exports, files, partition
+from nccl_inspect.ingest.sources import exports, files
 from nccl_inspect.model.job import Job
-from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline import reading, workers
 
 # --- exports, after the documentation of the tools and their real output; names are made up
 
@@ -323,7 +323,7 @@ def test_nested_json_ends() -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([b"[", b'{"events":[', b'"', b"@timestamp,@message\n", b'[{"log":"']))
 def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None:
-    for reader in (exports.Document(), exports.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
+    for reader in (exports.Document(), exports.Sheet(["@message"], ","), torn.Folded(80)):
         found = [*reader.feed(head + data), *reader.finish()]
         assert all(0 < one.number <= (head + data).count(b"\n") + 1 for one in found)
     nccl_inspect.read(head + data + b"\n" + LINE.encode())
@@ -333,7 +333,7 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
     for kind in ("gcloud-pretty", "insights"):
         path = tmp_path / f"{kind}.export"
         path.write_bytes(EXPORTS[kind](rows("peer-killed")))
-        shares = partition.plan_parts(str(path), 4, 1)
+        shares = workers.plan_parts(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
         job = reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))
         assert describe_job(job) == read_plain("peer-killed")
@@ -354,7 +354,7 @@ def test_no_log_in_order_is_turned_or_taken_for_broken(names: tuple[str, ...]) -
         wrong += [f"{name} is turned: {turned}"] if turned else []
         for data in sample_data.contents(name):
             blocks = (data[at : at + (1 << 16)] for at in range(0, min(len(data), 1 << 20), 1 << 16))
-            wrong += [f"{name} is taken for broken" for block in blocks if terminal_wraps.reader(block)]
+            wrong += [f"{name} is taken for broken" for block in blocks if torn.wrap_reader(block)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -451,4 +451,4 @@ def test_lines_that_a_terminal_broke_are_put_together() -> None:
 
 def test_lines_of_the_same_length_with_text_between_are_not_broken() -> None:
     line = b"vm:1:%d [0] NCCL INFO ncclCommInitRank comm 0x5555%04d rank 0 nranks 8 - Init COMPLETE\ncommunicator %d\n"
-    assert terminal_wraps.reader(b"".join(line % (index, index, index) for index in range(10, 60))) is None
+    assert torn.wrap_reader(b"".join(line % (index, index, index) for index in range(10, 60))) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelope_samples import ENVELOPES, PREFIXES, WHOLE, fill_sample, wrapper
+from envelope_samples import ENVELOPES, PREFIXES, WHOLE, fill_sample, samples_of, wrapper
 from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.envelopes import Envelope, readers
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.model.job import Job
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts
 from nccl_inspect.scanning.scanner import Scanner
 
 LINE = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
@@ -66,9 +66,9 @@ def test_an_envelope_takes_off_its_samples_and_states_what_they_say() -> None:
 
 
 def faults(envelope: Envelope) -> Iterator[str]:
-    if not envelope.samples:
+    if not samples_of(envelope):
         yield "it needs samples"
-    for sample, stated in envelope.samples.items():
+    for sample, stated in samples_of(envelope).items():
         if sample[0] not in envelope.first:
             yield f"the first bytes lack that of {sample!r}"
         found: list[object]
@@ -126,9 +126,9 @@ def test_without_nccl_the_line_is_what_a_program_says_and_not_where() -> None:
 def test_a_line_in_parts_is_put_together(step: int) -> None:
     wrong = []
     for name, envelope in ENVELOPES.items():
-        parts = [(sample, stated) for sample, stated in envelope.samples.items() if stated.partial]
+        parts = [(sample, stated) for sample, stated in samples_of(envelope).items() if stated.partial]
         for sample, stated in parts:
-            end = next(last for last, of in envelope.samples.items() if of[1:] == (*stated[1:4], False))
+            end = next(last for last, of in samples_of(envelope).items() if of[1:] == (*stated[1:4], False))
             for cut in range(1, len(LINE), step):
                 both = ((sample, LINE[:cut]), (end, LINE[cut:]))
                 put = [one + text if not envelope.reader else fill_sample(one, text) for one, text in both]

@@ -25,14 +25,14 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import Rejoiner
 from nccl_inspect.ingest.sources import blocks, compression
 from nccl_inspect.ingest.sources.blocks import Source
+from nccl_inspect.model import fold as folds
 from nccl_inspect.model.communicators import attribution
-from nccl_inspect.model.fold import process_log
-from nccl_inspect.model.fold.fold import MAX_RANKS, Fold
+from nccl_inspect.model.fold import MAX_RANKS, Fold
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import tables
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.found import Counts
 from nccl_inspect.scanning.scanner import MAX_PENDING, MAX_REMEMBERED, Scanner
 
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
@@ -64,11 +64,11 @@ def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told() -> None
 
 
 def test_what_is_kept_of_hostile_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_log, "MAX_LONG", 10)
-    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(process_log.MAX_LONG * 3)]
+    monkeypatch.setattr(folds, "MAX_LONG", 10)
+    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(folds.MAX_LONG * 3)]
     job = nccl_inspect.read(b"".join(lines))
     assert sum(notice.count for notice in job.notices) == len(lines)
-    assert len(job.notices) <= process_log.MAX_LONG + 1
+    assert len(job.notices) <= folds.MAX_LONG + 1
     one, text = Scanner(engine.load_grammar()), b"c" * (MAX_REMEMBERED // 20)
     for n in range(60):
         one.scan([b"vm:%d:1 [0] NCCL INFO %d %s" % (n, n, text)], Counts(), lambda *_: None)
@@ -115,7 +115,7 @@ def test_a_bomb_is_read_to_the_limit_and_that_is_told() -> None:
     for bomb in (gzip.compress(text), bz2.compress(text), xz, zstandard.compress(text)):
         allowance = compression.Allowance(free=1 << 20, ratio=200)
         source = Source("job.log", lambda bomb=bomb: iter([bomb]), allowance=allowance)  # type: ignore[misc]
-        first, *_, problem = blocks.pieces_of(source)
+        first, *_, problem = blocks.records_of(source, as_it_is=True)
         assert isinstance(first, blocks.Lines)
         assert LINE.rstrip() in first
         assert "more than 200 times its size, unlike any log" in str(problem)

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import sample_data
+from envelope_samples import samples_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,7 +212,7 @@ LAUNCHERS = [
     *(
         one
         for envelope in envelopes.list_envelopes().values()
-        for one in envelope.samples
+        for one in samples_of(envelope)
         if b"LINE" not in one and b"\n" not in one
     ),
     *(b"", b"[2026-11-20 23:13:07] ", b"[2026-11-20 23:13:07.071868] ", b"1763680387.123456 ", b"23:13:07 "),

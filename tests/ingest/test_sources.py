@@ -24,9 +24,9 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, partition, remote
+from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, remote
 from nccl_inspect.ingest.sources.streams import BLOCK, StreamError, pieces
-from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline import reading, workers
 
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 BACK = b"vm:21:22 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM\n"
@@ -430,8 +430,8 @@ def test_an_object_is_read_like_a_file_however_it_is_packed(store: Any, tmp_path
             store.pipe(f"/job/{name}", content)
             assert (len(content) > remote.WHOLE) is (data is not DATA)
             assert edges(f"memory://job/{name}") == edges(DATA), name
-    groups = partition.plan_parts("memory://job/job.log", 5, 1)
-    sources = (source for group in groups for one in group for source in partition.read(one, lambda _: None))
+    groups = workers.plan_parts("memory://job/job.log", 5, 1)
+    sources = (source for group in groups for one in group for source in workers.open_part(one, lambda _: None))
     read = [piece for source in sources for piece in source.open()]
     assert (len(groups), b"".join(read)) == (5, DATA + noise), "large ones are cut and shared out"
 

@@ -16,7 +16,7 @@ from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.fold import source_and_line
 from nccl_inspect.model.processes import Gathered
 
 SEEDS = st.integers(0, 1 << 30)

@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.ingest.lines.prefix import NOBODY
-from nccl_inspect.model.fold import process_log
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
+from nccl_inspect.model import fold as folds
+from nccl_inspect.model.fold import Fold, Raised, SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
-from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.found import Found
+from nccl_inspect.scanning.found import Found, Text
 
 SAMPLES = (
     *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "rank-missing-hang", "timestamps"),
@@ -215,7 +213,7 @@ MOST, OF_PROCESS = 20, 2
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most in (("MAX_NOTES", 20), ("LONG", 60), ("MAX_LONG", 3)):
-        monkeypatch.setattr(process_log, name, most)
+        monkeypatch.setattr(folds, name, most)
 
 
 @pytest.mark.usefixtures("few")
@@ -231,8 +229,8 @@ def test_statements_merge() -> None:
 
 @pytest.fixture
 def bound_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_log, "MAX_WORDINGS", MOST)
-    monkeypatch.setattr(process_log, "OF_PROCESS", OF_PROCESS)
+    monkeypatch.setattr(folds, "MAX_WORDINGS", MOST)
+    monkeypatch.setattr(folds, "OF_PROCESS", OF_PROCESS)
 
 
 def list_stated(lines: list[bytes]) -> list[tuple[object, int]]:

@@ -27,12 +27,11 @@ from hypothesis import strategies as st
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event.base import Process
-from nccl_inspect.ingest.sources import files, partition
-from nccl_inspect.ingest.sources.partition import Part
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import MAX_NOTES
+from nccl_inspect.ingest.sources import files
+from nccl_inspect.model.fold import MAX_NOTES, Fold
 from nccl_inspect.pipeline import reading, workers
 from nccl_inspect.pipeline.reader import Reader
+from nccl_inspect.pipeline.workers import Part
 from nccl_inspect.util import processes
 
 CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
@@ -151,13 +150,13 @@ def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
 def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(b"%d\n" % number for number in range(100_000)))
-    groups = partition.plan_parts(str(log), 7, 1)
+    groups = workers.plan_parts(str(log), 7, 1)
     assert len(groups) == 7
     read = b"".join(
         piece
         for group in groups
         for part in group
-        for source in partition.read(part, lambda _: None)
+        for source in workers.open_part(part, lambda _: None)
         for piece in source.open()
     )
     assert read == log.read_bytes()
@@ -166,7 +165,7 @@ def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
 def test_the_first_process_reads_less_than_the_others(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(b"step=%d loss=%d\n" % (number, number % 997) for number in range(100_000)))
-    first, *rest = (sum(part.size for part in group) for group in partition.plan_parts(str(log), 3, 1))
+    first, *rest = (sum(part.size for part in group) for group in workers.plan_parts(str(log), 3, 1))
     assert first < 0.9 * min(rest)
     assert first + sum(rest) == log.stat().st_size
 
@@ -179,14 +178,14 @@ def test_logs_that_get_shorter_while_they_are_read_are_a_problem(
 ) -> None:
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
     logs = [tmp_path / f"nccl.{at}.log" for at in range(number)]
-    planned = partition.plan_parts
+    planned = workers.plan_parts
 
     def shorten_blocks(*values: Any) -> list[list[Part]]:
         groups = planned(*values)
         os.truncate(logs[-1], round(kept * len(data)))
         return groups
 
-    monkeypatch.setattr(partition, "plan_parts", shorten_blocks)
+    monkeypatch.setattr(workers, "plan_parts", shorten_blocks)
     documents = []
     for jobs in (1, 2, 3):
         for log in logs:
@@ -208,27 +207,27 @@ def test_logs_that_get_shorter_while_they_are_read_are_a_problem(
 def test_logs_may_grow_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
     log = tmp_path / "job.log"
-    planned = partition.plan_parts
+    planned = workers.plan_parts
 
     def grown(*values: Any) -> list[list[Part]]:
         groups = planned(*values)
         log.write_bytes(data)
         return groups
 
-    monkeypatch.setattr(partition, "plan_parts", grown)
+    monkeypatch.setattr(workers, "plan_parts", grown)
     log.write_bytes(data[: len(data) // 2])
     assert document(reading.fold(str(log), jobs=3)) == document(reading.fold(str(log)))
 
 
 def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     torn = sample_data.files("torn-p2p-8gpu")[0]
-    assert [len(group) for group in partition.plan_parts(str(torn), 4, 1)] == [1]
+    assert [len(group) for group in workers.plan_parts(str(torn), 4, 1)] == [1]
     packed = tmp_path / "job.log.gz"
     packed.write_bytes(gzip.compress(torn.read_bytes()))
-    assert [len(group) for group in partition.plan_parts(str(packed), 4, 1)] == [1]
-    assert partition.plan_parts(str(torn), 4, 16 << 20) == []
-    assert partition.plan_parts([str(torn), "-"], 4, 1) == []
-    assert partition.plan_parts(torn.read_bytes(), 4, 1) == []
+    assert [len(group) for group in workers.plan_parts(str(packed), 4, 1)] == [1]
+    assert workers.plan_parts(str(torn), 4, 16 << 20) == []
+    assert workers.plan_parts([str(torn), "-"], 4, 1) == []
+    assert workers.plan_parts(torn.read_bytes(), 4, 1) == []
 
 
 @pytest.fixture(params=["forked", "spawned"])

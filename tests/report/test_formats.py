@@ -71,7 +71,7 @@ def nasty() -> Job:
     job.hosts[0].name = NASTY
     ((*ends, comms, kind),) = job.paths.values("src_gpu", "dst_gpu", "communicators", "kind")
     row = 0, 1, NASTY, "vm", *ends, comms, kind.with_fields(detail=NASTY)
-    job.paths = Paths(Table([row], job.paths.table.first_lines, job.paths.table.end_lines))
+    job.paths = Paths(Table([row], job.paths.table.lines))
     job.verdict = "degraded"
     return job
 

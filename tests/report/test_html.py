@@ -97,7 +97,7 @@ def hostile() -> Job:
         (src, dst, HOSTILE, HOSTILE, None, None, comms, kind.with_fields(nic=HOSTILE, detail=HOSTILE))
         for src, dst, comms, kind in job.paths.values("src", "dst", "communicators", "kind")
     ]
-    job.paths = Paths(Table(rows, job.paths.table.first_lines, job.paths.table.end_lines))
+    job.paths = Paths(Table(rows, job.paths.table.lines))
     for comm in job.communicators:
         comm.id = HOSTILE
     for finding in job.findings:

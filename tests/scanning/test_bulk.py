@@ -27,11 +27,11 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
-from nccl_inspect.scanning import sparse
+from nccl_inspect.scanning import bulk
+from nccl_inspect.scanning.bulk import Sieve
 from nccl_inspect.scanning.found import Repeated
-from nccl_inspect.scanning.sparse import Sieve
 
 
 def difference(blocks: Sequence[list[bytes]]) -> str | None:
@@ -163,12 +163,12 @@ def test_a_flood_gives_what_its_lines_give(picked: list[bytes], order: list[int]
 )
 def test_lines_that_come_in_turn_are_counted(kinds: list[bytes], times: int, rest: list[bytes]) -> None:
     lines = kinds * times * 20 + rest
-    repeats = sparse.find_repeats(Lines(lines, 0))
+    repeats = bulk.find_repeats(Lines(lines, 0))
     assert repeats is not None
     assert (repeats.numbers, repeats.size) == (Counter(lines), len(lines))
     begin, end = (
-        sparse.find_first(repeats.cycle, repeats.numbers),
-        sparse.find_first(reversed(repeats.end), repeats.numbers),
+        bulk.find_first(repeats.cycle, repeats.numbers),
+        bulk.find_first(reversed(repeats.end), repeats.numbers),
     )
     assert begin == {line: lines.index(line) for line in {*lines}}
     assert end == {line: lines[::-1].index(line) for line in {*lines}}

@@ -20,8 +20,8 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.decoration import PASTE, is_elided
 from nccl_inspect.model.job import Job
-from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.excerpts import Excerpt
+from nccl_inspect.scanning.found import Counts
 from nccl_inspect.scanning.scanner import Scanner
 
 GRAMMAR = engine.load_grammar()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.model import resolve
-from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.traffic import FORMATS, count_traffic

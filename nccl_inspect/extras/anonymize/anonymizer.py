@@ -43,8 +43,8 @@ from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, peek
-from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
+from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.secrets import MASK, find_secrets, find_spans, list_hinted
 from nccl_inspect.util.text import decode, encode, read_parts

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.model.communicators.rings_and_trees import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nccl_inspect.extras.draw import bundles
-from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.model.communicators.rings_and_trees import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style

@@ -23,7 +23,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
 from nccl_inspect.extras.gate.differences import pair_findings
-from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
 from nccl_inspect.ingest.sources.streams import HEAD
@@ -31,7 +31,7 @@ from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.model.fold.process_log import Burst, Step
+from nccl_inspect.model.fold import Burst, Step
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
@@ -172,7 +172,7 @@ class Splitter:
     def __init__(self) -> None:
         self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
         self._begun = False
-        self._reader: blocks.Reader | None = None
+        self._reader: LineReader | None = None
         self._total = 0
 
     def split(self, data: bytes) -> Lines:
@@ -204,7 +204,7 @@ class Splitter:
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _number(self, reader: blocks.Reader, found: Iterator[Numbered], size: int) -> Lines:
+    def _number(self, reader: LineReader, found: Iterator[Numbered], size: int) -> Lines:
         entries = list(found)
         self._total += len(entries)
         return blocks.number_lines(entries, self._total - len(entries), size, reader)

@@ -71,14 +71,6 @@ class Envelope(NamedTuple):
     """What is put after a message: a text that each holds, and the pattern."""
     entry: str
 
-    @property
-    def samples(self) -> dict[bytes, Stated]:
-        """Return envelopes of the kind, each with what it states."""
-        import json  # only tests ask
-
-        found = re.findall(r"^sample: (.*)(?:\nstates: (.*))?", self.entry, re.MULTILINE)
-        return {encode(sample): Stated(**json.loads(states or "{}")) for sample, states in found}
-
     def read(self, line: bytes) -> list[Inner]:
         """Return the lines in a whole-line envelope; none when the line is of another kind."""
         match = self.pattern.match(line)

@@ -100,9 +100,6 @@ def _write(value: Any) -> str:
 
 def text_of(value: Any) -> bytes | None:
     """Return the bytes that a value of JSON stands for; None when it is not a text."""
-    if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
-        small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
-        return bytes(value) if small else None
     if not isinstance(value, str):
         return None
     try:

@@ -19,8 +19,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
 
 LOOK_AHEAD = 4 << 20  # bytes that decide whether a source is torn
@@ -99,13 +101,13 @@ class _Head(NamedTuple):
     end: int  # where in the source it broke off
 
 
-class Rejoiner:
+class Rejoiner(LineReader):
     """Takes the bytes of a source as they come and gives whole lines."""
 
     def __init__(self, lines: int = 0) -> None:
+        super().__init__()
         self.repaired = 0  # lines put together from two places
         self.lines = lines  # line ends seen
-        self._rest = b""
         self._offset = 0
         self._heads: dict[Owner, _Head] = {}
         self._last_torn: Owner = _NOBODY
@@ -220,3 +222,58 @@ def _count_glued_lines(text: bytes) -> int:
 def _is_inside(text: bytes, word: bytes) -> bool:
     """Return whether a word is anywhere but at the beginning of a line: 20 times as fast as a pattern."""
     return text.count(word) > text.count(b"\n" + word) + text.startswith(word)
+
+
+_WIDTHS = range(40, 401)
+_FEW = 5  # broken lines that are enough, if nearly all lines of full width are
+_SHARE = 0.8
+_KINDS = 3  # different messages among them: those of one kind may have the same length anyway
+_KIND = 16
+_VALUES = compile_later(rb"0x[0-9a-f]+|\d+")
+_OWN = compile_later(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
+"""Text that marks a line as not continuing the one before."""
+
+
+def wrap_reader(head: bytes) -> Folded | None:
+    """Return what puts the lines of a source that begins so together; None when they were not broken at one width."""
+    lines = [line.rstrip() for line in head.split(b"\n")[:-1]]
+    width = max(map(len, lines), default=0)
+    if width not in _WIDTHS:
+        return None
+    full = [place for place, line in enumerate(lines[:-1]) if len(line) == width]
+    broken = [lines[place] for place in full if _goes_on(lines[place + 1])]
+    if len(full) < _FEW or len(broken) < _SHARE * len(full):
+        return None
+    kinds = {_VALUES.sub(b"", line.partition(MARK)[2])[:_KIND] for line in broken if MARK in line}
+    return Folded(width) if len(kinds) >= _KINDS else None
+
+
+def _goes_on(line: bytes) -> bool:
+    return line != b"" and _OWN.search(line) is None
+
+
+class Folded(LineReader):
+    """Gives lines as they were before they were broken at a width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+        self._open: list[bytes] = []  # the pieces of a line that may continue
+        self._number = 0
+
+    def _take(self, line: bytes) -> Iterator[Numbered]:
+        line = line.rstrip()
+        # A line that reaches to the edge may continue; a blank there is not copied.
+        if not (self._open and len(self._open[-1]) >= self._width - 1 and _goes_on(line)):
+            yield from self._end()
+        self._number += 1
+        self._open.append(line)
+        if len(self._open) * self._width > BLOCK:
+            yield from self._end()
+
+    def _end(self) -> Iterator[Numbered]:
+        if self._open:
+            *pieces, last = self._open
+            text = b"".join(piece.ljust(self._width) for piece in pieces) + last
+            yield Numbered(self._number - len(pieces), text)
+            self._open = []

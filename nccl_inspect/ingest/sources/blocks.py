@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.lines import terminal_wraps
-from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, LineReader, Mended, Numbered, Rejoiner, is_torn, wrap_reader
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File, Input
@@ -89,9 +88,7 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     else:
         again = file.open if compression.is_packed(stored) else lambda: unpacked
         yield Source(
-            file.name,
-            (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked,
-            allowance=allowance,
+            file.name, (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked, allowance=allowance
         )
 
 
@@ -186,14 +183,6 @@ def blocks(source: Source) -> Iterator[Lines]:
     yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
-def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one."""
-    try:
-        yield from blocks(source)
-    except NoInputError as error:
-        yield error
-
-
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source."""
     rest, size, seen, ends = b"", 0, 0, 0
@@ -236,22 +225,10 @@ _COLUMNS = frozenset(
 )  # names of columns with log lines, in small letters: one of them is in the first line of a table
 
 
-class Reader(Protocol):
-    """Takes bytes as they come and gives lines."""
-
-    lines: int  # line ends seen
-
-    def feed(self, data: bytes, /) -> Iterator[Numbered]:
-        """Return the lines that are whole by now."""
-
-    def finish(self) -> Iterator[Numbered]:
-        """Return the lines that are left at the end of the source."""
-
-
-def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one."""
+def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> Iterator[Lines | NoInputError]:
+    """Yield the lines of a source, also those in an export, then the error that ended it if there was one."""
     try:
-        if source.is_cut:
+        if source.is_cut or as_it_is:
             yield from blocks(source)
             return
         head, data = peek(raw_blocks(source), tells)
@@ -262,10 +239,10 @@ def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInput
         yield error
 
 
-def reader_of(head: bytes, turned: bool = False) -> Reader | None:
+def reader_of(head: bytes, turned: bool = False) -> LineReader | None:
     """Return what reads a source that begins so; None where its lines are read as they stand."""
     if not may_be_export(head):
-        return terminal_wraps.reader(head)
+        return wrap_reader(head)
     from nccl_inspect.ingest.sources import exports  # few logs are such
 
     return exports.table_reader(head, turned) or exports.reader(head, turned)
@@ -290,7 +267,7 @@ def may_be_export(head: bytes) -> bool:
     return any(name.strip(b'"\r') in _COLUMNS for mark in (b",", b";", b"\t") for name in names.split(mark))
 
 
-def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
+def read(reader: LineReader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
     """Yield the lines that a reader gives.
 
     Args:
@@ -313,7 +290,7 @@ def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lin
             return
 
 
-def number_lines(entries: list[Numbered], before: int, size: int, reader: Reader) -> Lines:
+def number_lines(entries: list[Numbered], before: int, size: int, reader: LineReader) -> Lines:
     """Return the lines of a block with their numbers: where they begin, or in the order of reading."""
     stands, lines = [entry.number for entry in entries], (entry.line[:BLOCK].rstrip(b"\r") for entry in entries)
     if isinstance(reader, Rejoiner):

@@ -71,7 +71,7 @@ def _try_head(head: bytes) -> Document:
     return trial
 
 
-class Document:
+class Document(LineReader):
     """Takes the bytes of a document as they come and gives its records, each as a line with the number of its message.
 
     What is not JSON is given as it is, and so is the rest of a document that breaks off.

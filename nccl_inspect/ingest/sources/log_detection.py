@@ -49,16 +49,10 @@ _ZIP_BEGINNINGS = (b"PK\3\4", b"PK\5\6")
 OTHER = "not a log by its name"
 UNKNOWN = "neither a log nor evidence of a known kind"
 OWN = "written by nccl-inspect"
-EMPTY, ZEROS = "empty", "only zeros"
-SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP = (
-    "socket",
-    "named pipe",
-    "device",
-    "link to a folder",
-    "link to nothing",
-    "link that leads to itself",
+HARMLESS = EMPTY, ZEROS, SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP = (
+    *("empty", "only zeros", "socket", "named pipe", "device"),
+    *("link to a folder", "link to nothing", "link that leads to itself"),
 )
-HARMLESS = (EMPTY, ZEROS, SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP)
 """Reasons why nobody can have meant a file to be read."""
 _DIGITS = compile_later(r"(\d+)")
 _MAX_DIGITS = 1000

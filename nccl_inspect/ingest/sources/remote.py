@@ -28,8 +28,9 @@ class Remote(Frozen):
     def __str__(self) -> str:
         return mask_url(self.url)
 
-    def open(self, _mode: str = "rb", _buffering: int = 0) -> io.RawIOBase | io.BytesIO:
-        """Return its bytes.
+    @contextmanager
+    def open(self, _mode: str = "rb", _buffering: int = 0) -> Iterator[io.RawIOBase | io.BytesIO]:
+        """Give its bytes while it is entered.
 
         Raises:
             StreamError: they cannot be read.
@@ -37,8 +38,10 @@ class Remote(Frozen):
         system, path = _system(self.url)
         with _store_errors():
             if self.size is not None and self.size <= WHOLE:
-                return io.BytesIO(system.cat_file(path))
-            return _Stream(system.open(path, "rb"))
+                yield io.BytesIO(system.cat_file(path))
+            else:
+                with system.open(path, "rb") as stream:
+                    yield stream
 
     def stat(self) -> None:
         """Find out whether it is there.
@@ -49,35 +52,6 @@ class Remote(Frozen):
         system, path = _system(self.url)
         with _store_errors():
             system.info(path)
-
-
-class _Stream(io.RawIOBase):
-    """A file of fsspec whose errors are reported like those of any input."""
-
-    def __init__(self, opened: Any) -> None:
-        self._opened = opened
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(self._opened.seekable())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._opened.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._opened.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        with _store_errors():
-            data = self._opened.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._opened.close()
-        super().close()
 
 
 def find(url: str) -> list[tuple[Remote, bool]]:

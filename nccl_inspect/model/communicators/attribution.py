@@ -17,13 +17,21 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache, cached_property
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.communicators.communicator import (
+    RINGS_AND_TREES,
+    SEND_RECV,
+    Claims,
+    Communicator,
+    Member,
+    ProcessMembers,
+    read_claims,
+    with_more,
+)
+from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, Slotted, record
@@ -33,21 +41,6 @@ Ends: TypeAlias = tuple[int, int | None, bool]
 """The ranks that a connection joins, and whether the receiving one printed it."""
 Slots: TypeAlias = tuple[int, int]
 """The id of a member and a connection set, in which it has a connection of the same ends once for each channel."""
-
-
-class Claims(NamedTuple):
-    """Holds what a connection line says that only some communicators can have."""
-
-    other: int | None  # the rank at its other end; None for CollNet
-    own_device: str | None
-    other_device: str | None
-    is_local: bool
-
-
-def _read_claims(event: ChannelConnect) -> Claims:
-    if event.direction == "receive":
-        return Claims(event.src, event.dst_dev, event.src_dev, event.is_local)
-    return Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
 
 
 def _fits(member: Member, claims: Claims, channels: int) -> bool:
@@ -120,7 +113,7 @@ class _Candidates:
             members = self._by_rank.get(rank, [])
             for edge in edges if members else ():
                 event, channels = edge.event, edge.channels.bit_length()
-                claims = self._claims.get(id(event)) or self._claims.setdefault(id(event), _read_claims(event))
+                claims = self._claims.get(id(event)) or self._claims.setdefault(id(event), read_claims(event))
                 members = [member for member in members if _fits(member, claims, channels)]
             some = tuple(map(id, members))
             lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))

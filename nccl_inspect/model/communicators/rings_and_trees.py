@@ -1,18 +1,23 @@
-"""What the members of a communicator say of it as a whole: rings, trees, how far it came."""
+"""What the members of a communicator say of it as a whole: rings and trees, how far it came, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter, itemgetter, ne
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import SEND_RECV, Member
+from nccl_inspect.event.base import Event, Process
+from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog, Step
+from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.inventory import InitTiming, Stage
+from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.times import are_in_order, moment
 
 _GIVEN_UP = {"Abort", "Revoke"}
 Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
@@ -187,7 +192,10 @@ def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
 
 def collnet(comm: Communicator) -> list[int]:
     """Return the ranks that are connected with a network that reduces; such connections have one end only."""
-    return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
+    edges = (
+        (rank, edge) for rank, one in comm.members.items() for burst in one.bursts for edge in burst.edges.values()
+    )
+    return sorted({rank for rank, edge in edges if edge.event.transport == "COLLNET"})
 
 
 def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[Contradiction]:
@@ -266,3 +274,154 @@ def state(comm: Communicator) -> str:
         return "started"
     busy = [member for member in present if member.bursts or member.connected]
     return "connected" if busy and all(map(_is_connected, busy)) else "complete"
+
+
+_BOOTSTRAP = "nccl/bootstrap-timings"
+_PLACE = attrgetter("place")
+PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "allgathers", "rest")
+"""Of an initialisation, as :class:`~nccl_inspect.event.types.InitTimings` names them."""
+
+
+class Lifetimes:
+    """The stages of communicators."""
+
+    def __init__(self, statements: Iterable[Statement]) -> None:
+        self._lines = by_process(statement for statement in statements if is_timing(statement.event))
+        self._timings: dict[Process, _Timings] = {}
+
+    def stages(self, comm: Communicator) -> list[Stage]:
+        """Return the stages that some rank reached, in their order."""
+        members = list(comm.members.values())
+        took = [timing.event for member in members for timing in self._find(member)]
+        stages = [
+            _stage("started", [member.started for member in members]),
+            _stage(
+                "bootstrapped", [], [float(event.value("total")) for event in took if isinstance(event, events.Notice)]
+            ),
+            _stage(
+                "complete",
+                [member.completed for member in members],
+                [event.total for event in took if isinstance(event, events.InitTimings)],
+            ),
+            _stage("connected", [max(member.connected, key=_PLACE, default=None) for member in members]),
+        ]
+        ended: dict[str, list[Step]] = {}
+        for member in members:
+            if member.ended and isinstance(member.ended.event, events.CommEnd):
+                name = "destroyed" if member.ended.event.how == "Destroy" else "aborted"
+                ended.setdefault(name, []).append(member.ended)
+        stages += [_stage(name, steps) for name, steps in ended.items()]
+        return [stage for stage in stages if stage.ranks]
+
+    def timings(self, comm: Communicator, quotes: Quotes) -> list[InitTiming]:
+        """Return what each rank says of the time that its initialisation took, and of its parts."""
+        return [
+            InitTiming(
+                member.rank,
+                member.log.process,
+                timing.event.total,
+                {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
+            ).defer(evidence=partial(quotes.note, timing))
+            for member in comm.members.values()
+            for timing in self._find(member)
+            if isinstance(timing.event, events.InitTimings)
+        ]
+
+    def _find(self, member: Member) -> Iterator[Note]:
+        log = member.log
+        if log.process not in self._timings:
+            self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
+        return self._timings[log.process].find_timings(member)
+
+
+class _Timings:
+    """Holds what a process says of the time that its initialisations took."""
+
+    def __init__(self, log: ProcessLog, timings: list[Note]) -> None:
+        self._timings = timings
+        self._places = list(map(_PLACE, timings))
+        steps = [step for step in log.steps if isinstance(step, Step)] if timings else []
+        self._completed = sorted(
+            [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
+        )
+
+    def find_timings(self, member: Member) -> Iterator[Note]:
+        """Yield the lines from COMPLETE to that of another communicator, or for its bootstrap before COMPLETE."""
+        done = member.completed
+        if done is None or not self._timings:
+            return
+        begin = bisect_right(self._places, member.started.place if member.started else done.place)
+        after = bisect_right(self._completed, done.place)
+        end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
+        for timing in self._timings[begin:end]:
+            event = timing.event
+            if timing.printed.tid != done.printed.tid:
+                continue
+            if not isinstance(event, events.InitTimings):
+                if timing.place < done.place:
+                    yield timing
+            elif timing.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
+                yield timing
+
+
+def is_timing(event: Event | None) -> bool:
+    """Return whether a statement only says how long something took."""
+    return event is not None and (isinstance(event, events.InitTimings) or event.qualified_name == _BOOTSTRAP)
+
+
+def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) -> Stage:
+    reached = [step for step in steps if step is not None]
+    stage = Stage(name, len(reached) or len(took), seconds=max(took, default=None))
+    times = [(time, step.printed.time) for step in reached if (time := moment(step.printed.time))]
+    if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
+        stage.first, stage.last = min(times)[1], max(times)[1]
+    return stage
+
+
+Links = Sequence[tuple[int | None, int | None]]
+
+
+def host_of(hosts: Mapping[str, Iterable[int]], unknown: str) -> dict[int, str]:
+    """Return the host of each rank, where it is known."""
+    return {rank: host for host, ranks in hosts.items() if host != unknown for rank in ranks}
+
+
+def is_closed(ring: Sequence[int | None], nranks: int) -> bool:
+    """Return whether a ring has each rank of the communicator once, so that its last rank leads back to its first."""
+    return None not in ring and len(set(ring)) == len(ring) == nranks
+
+
+def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | None:
+    """Return how often a ring goes from one host to another; None where a host is not known."""
+    there = [hosts.get(rank) if rank is not None else None for rank in ring]
+    if None in there:
+        return None
+    return sum(map(bool, map(ne, there, [*there[1:], *there[:1]])))
+
+
+def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int:
+    """Return how often a ring of these ranks must leave a host: once for each, if there are several."""
+    there = {hosts[rank] for rank in ring if rank is not None and rank in hosts}
+    return len(there) if len(there) > 1 else 0
+
+
+class TreeShape(NamedTuple):
+    """Holds what one tree looks like."""
+
+    roots: int  # more than one where links are missing
+    depth: int  # links from a root to the farthest rank
+    children: int  # the most that a rank has
+
+
+def tree_shape(links: Links) -> TreeShape:
+    """Return the shape of a tree; a circle, which only a damaged log has, counts once."""
+    children: dict[int | None, list[int | None]] = {}
+    for parent, child in links:
+        children.setdefault(parent, []).append(child)
+    below = {child for _, child in links}
+    level = [rank for rank in children if rank not in below]
+    roots, depth, seen = len(level), 0, set(level)
+    while level := [child for rank in level for child in children.get(rank, ()) if child not in seen]:
+        seen.update(level)
+        depth += 1
+    return TreeShape(roots, depth, max(map(len, children.values()), default=0))

@@ -29,19 +29,14 @@ class Table:
     """The columns, the paths that were made of them, and groups of rows found when they are first asked for.
 
     Args:
-        end_lines: gives the first line that the ``send`` or ``receive`` side of a row prints, in a list; empty if none
+        lines: gives the first line of a row, or that its ``send`` or ``receive`` side prints, in a list; empty if none
             is known.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        first_lines: Callable[[int], list[Evidence]],
-        end_lines: Callable[[int, str], list[Evidence]],
-    ) -> None:
+    def __init__(self, rows: Sequence[tuple[Any, ...]], lines: Callable[..., list[Evidence]]) -> None:
         read = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
         self.columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, read, strict=True))
-        self.first_lines, self.end_lines = first_lines, end_lines
+        self.lines = lines
         self.rows_by_kind = group_values(zip(self.columns["kind"], range(len(rows)), strict=True))
         """The rows of each kind, in the order of the first one."""
         self._made: dict[int, Path] = {}  # by row: the same path whenever it is asked for
@@ -59,13 +54,13 @@ class Table:
         if row not in self._made:
             own = {name: values[row] for name, values in self.columns.items()}
             own["communicators"] = list(own["communicators"])
-            self._made[row] = Path(**own, evidence=self.first_lines(row))
+            self._made[row] = Path(**own, evidence=self.lines(row))
         return self._made[row]
 
     def with_kinds(self, kinds: Sequence[PathKind]) -> Table:
         """Return the same paths, of whose kinds more is said."""
         rows = list(zip(*list(self.columns.values())[:-1], kinds, strict=True))
-        return Table(rows, self.first_lines, self.end_lines)
+        return Table(rows, self.lines)
 
     def rows_in(self, communicator: str) -> Sequence[int]:
         """Return the rows with connections in a communicator."""
@@ -210,7 +205,7 @@ class Selection(Sequence[Path]):
 
     def end_lines(self, side: str) -> Iterator[Evidence]:
         """Return the first line that each prints at its ``send`` or ``receive`` side."""
-        return (line for row in self.rows for line in self.table.end_lines(row, side))
+        return (line for row in self.rows for line in self.table.lines(row, side))
 
 
 class FirstLines(Sequence["Evidence"]):
@@ -229,8 +224,8 @@ class FirstLines(Sequence["Evidence"]):
     def __getitem__(self, index: slice) -> list[Evidence]: ...
     def __getitem__(self, index: int | slice) -> Evidence | list[Evidence]:
         if isinstance(index, int):
-            return self._table.first_lines(self._rows[index])[0]
-        return [self._table.first_lines(row)[0] for row in self._rows[index]]
+            return self._table.lines(self._rows[index])[0]
+        return [self._table.lines(row)[0] for row in self._rows[index]]
 
 
 class Paths(Selection):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import EnvSetting
-from nccl_inspect.model.communicators.members import ProcessMembers
+from nccl_inspect.model.communicators.communicator import ProcessMembers
+from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Setting
-from nccl_inspect.model.statements.index import Line, StatementLine, Statements, by_process
+from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.model.versions import find_related, order
 from nccl_inspect.util import secrets
 
@@ -24,27 +26,27 @@ def is_echoed(name: str, releases: Iterable[str]) -> bool:
 
 def settings(
     processes: Sequence[ProcessMembers],
-    statements: Statements,
+    statements: Iterable[Statement],
     ranks: dict[Process, list[int]],
-    line: Line,
+    quotes: Quotes,
     releases: list[str],
 ) -> list[Setting]:
     """Return the settings of a job, ordered by name and value."""
-    by_value: dict[tuple[str, str], list[StatementLine]] = {}
+    by_value: dict[tuple[str, str], list[tuple[Process, Note]]] = {}
     """The first line of each process: what a plugin put into the environment is echoed later as if the user set it."""
-    stated = by_process(statements.find_kind(EnvSetting))
+    stated = by_process(statement for statement in statements if isinstance(statement.event, EnvSetting))
     for process in (entry.log.process for entry in processes):
-        values: dict[tuple[str, str], StatementLine] = {}
-        for statement in stated.get(process, ()):
-            if isinstance(statement.event, EnvSetting):
-                values.setdefault((statement.event.name, statement.event.value), statement)
-        for key, statement in values.items():
-            by_value.setdefault(key, []).append(statement)
+        values: dict[tuple[str, str], Note] = {}
+        for note in stated.get(process, ()):
+            if isinstance(note.event, EnvSetting):
+                values.setdefault((note.event.name, note.event.value), note)
+        for key, note in values.items():
+            by_value.setdefault(key, []).append((process, note))
     found = []
     for (name, value), lines in sorted(by_value.items()):
-        owners = [line.statement.processes[line.row] for line in lines]
-        first = lines[0].event
-        quoted = sorted(lines, key=lambda statement: statement.place)[:MAX_EVIDENCE]
+        owners = [process for process, _ in lines]
+        first = lines[0][1].event
+        quoted = sorted((note for _, note in lines), key=attrgetter("place"))[:MAX_EVIDENCE]
         found.append(
             Setting(
                 name=name,
@@ -53,7 +55,7 @@ def settings(
                 ranks=sorted({rank for one in owners for rank in ranks[one]}) if len(lines) < len(processes) else None,
                 hosts=list(dict.fromkeys(owner.host for owner in owners)),
                 processes=owners,
-                evidence=[statement.line(line) for statement in quoted],
+                evidence=list(map(quotes.note, quoted)),
                 alike=find_related(name, secrets.mask_value(name, value), releases),
             )
         )

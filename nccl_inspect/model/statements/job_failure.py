@@ -14,6 +14,7 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.model import job
+from nccl_inspect.util.patterns import compile_later
 
 _WIDTH = 400  # bytes that are shown of such a line
 
@@ -92,3 +93,21 @@ def _is_failed_call(notice: job.Notice) -> bool:
     if event.thread is not None and "Async" not in event.thread:
         return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
     return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc
+
+
+_WORK = compile_later(
+    r"(?i:\b(?:step|iter(?:ation)?|epoch)\b.{0,40}?\d.{0,80}?\bloss\b)|['\"]loss['\"]: *['\"]?\d"
+    r"|per iteration|\bstep[_ ]tim(?:e|ing)|[Ss]amples(?:[_ ][Pp]er[_ ]|P)|(?i:\bbus_?bw\b)\D{1,4}[\d.]*[1-9]"
+    r"|[Tt]okens?(?:/s|[_ ]per[_ ]s).{0,6}[\s:='\"]0*\.?0*[1-9]|[1-9][\d.]* ?tokens(?:/s| per second)"
+    r"|(?:^|\r|[Tt]rain\w*:?|[Ee]poch[^|%]{0,20}:) *\d+%\|[^|]*\| *[1-9]\d*/\d+ \["
+    r"|train_runtime|raining (?:complete|finished)|ished training"
+)
+"""What is only printed of work that was done, in lines kept as results and speeds; what a shell prints of a program
+that has ended, and the progress of loading, are none."""
+_EARLIER = compile_later(r"(?i)\b(?:loaded|loading|resum(?:ed|ing)|restor(?:ed|ing))\b")
+"""What says that a step was done by an earlier run."""
+
+
+def shows_work(text: str) -> bool:
+    """Return whether a line is only printed when work was done."""
+    return _WORK.search(text) is not None and _EARLIER.search(text) is None

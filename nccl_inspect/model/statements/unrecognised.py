@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Note, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold import Fold, Note, ProcessLog, Step, source_and_line
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode, encode
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
-
 
 _VARIABLE = compile_later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
 _CONNECTION = compile_later(
@@ -40,7 +34,7 @@ def template(message: str) -> str:
     return _VARIABLE.sub("{}", message)
 
 
-def torn(fold: Fold | Share) -> list[Note]:
+def torn(fold: Fold) -> list[Note]:
     """Return the unrecognised lines that are pieces of torn ones.
 
     A source with lines that are provably run together is torn; a message that occurs once there and that no production
@@ -62,7 +56,7 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         notes += [note for log in fold.processes.values() if log.process.host for note in log.notes.values()]
     by_source: dict[int, dict[int, list[Note]]] = {}
     for note in (note for note in notes if note.message):
-        text = prefix.join_line(note.origin.head, note.level, decode(note.message))
+        text = prefix.join_line(note.printed.origin.head, note.level, decode(note.message))
         by_length = by_source.setdefault(source_and_line(note.place)[0], {})
         by_length.setdefault(len(encode(text)), []).append(note)
     longest = {source: max(by_length) for source, by_length in by_source.items()}
@@ -91,7 +85,7 @@ def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | N
     return sum(
         note.count
         for note, match in found
-        if not is_shown(note.origin.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
+        if not is_shown(note.printed.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
     )
 
 
@@ -106,7 +100,7 @@ def group_templates(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
     return [(shape, count, first) for shape, (count, first) in ordered[:_MAX_TEMPLATES]]
 
 
-def has_communicator(fold: Fold | Share) -> bool:
+def has_communicator(fold: Fold) -> bool:
     """Return whether a rank says that it begins or completes a communicator."""
     return any(isinstance(event, events.CommInit) for event in _steps(fold.processes.values()))
 
@@ -116,13 +110,13 @@ def _steps(logs: Iterable[ProcessLog]) -> Iterator[events.Event]:
     return (step.event for log in logs for step in log.steps if isinstance(step, Step))
 
 
-def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
+def is_excerpt(fold: Fold, settings: Iterable[Setting]) -> bool:
     """Return whether a fold is that of a part of a log.
 
     A log of older releases, or of a rank that ends early, may have no communicator: but then it has no connections, or
     shows by its settings which lines were not asked for.
     """
-    if any(source.is_cut or (source.elided and source.bytes <= PASTE) for source in fold.sources):
+    if any(source.is_cut or (source.elided and source.bytes <= PASTE) for source in fold.sources_by_number.values()):
         return True
     if has_communicator(fold):  # complete, and nothing is there of what every rank prints before
         stated = (note.event for log in fold.processes.values() for note in log.notes.values())

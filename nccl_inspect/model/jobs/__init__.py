@@ -1,1 +1,0 @@
-"""Separates the jobs of one input."""
