@@ -11,7 +11,7 @@ from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.meaning import Meaning
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import encode
 from nccl_inspect.util.wording import list_words
 
@@ -51,7 +51,6 @@ _RESULTS = {  # NCCL's results by the texts of ncclGetErrorString (src/init.cc)
 }
 
 
-@frozen
 class Explanation(Frozen):
     """Holds what a line means."""
 

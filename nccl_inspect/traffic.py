@@ -23,7 +23,7 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.tables import align_table, write_records
 from nccl_inspect.report.words import block
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Record, pick_fields, record
+from nccl_inspect.util.records import Record, pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
@@ -74,7 +74,6 @@ _SHARED = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")
 
 
-@record
 class Operation(Record):
     """Calls of one kind and about one size."""
 
@@ -92,7 +91,6 @@ class Operation(Record):
     basis: str = "assumed ring"  # the basis of the paths: `ring`, `tree`, `direct`, `assumed ring`, or `unknown`
 
 
-@record
 class Flow(Record):
     """The bytes from one rank to another."""
 
@@ -116,7 +114,6 @@ class Flow(Record):
         return (self.bytes / self.rate.high / 1e9, self.bytes / self.rate.low / 1e9) if self.rate else None
 
 
-@record
 class Traffic(Record):
     """The calls in a log and their bytes on paths."""
 

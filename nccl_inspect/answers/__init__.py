@@ -43,4 +43,4 @@ def name_line(source: str | None, line: int | None) -> str:
 
 def field_names(record: type[Record]) -> list[str]:
     """Return the fields of a kind of records."""
-    return [field.name for field in fields(record)]  # type: ignore[arg-type]  # each is a dataclass
+    return [field.name for field in fields(record)]

@@ -19,7 +19,7 @@ from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.build import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, pick_fields, record
+from nccl_inspect.util.records import Frozen, Record, pick_fields
 from nccl_inspect.util.times import are_in_order, moment
 
 
@@ -50,7 +50,6 @@ _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
 
 
-@frozen
 class NicRow(Frozen):
     """A NIC of a host."""
 
@@ -95,7 +94,6 @@ _NIC_COLUMNS = (
 )
 
 
-@record
 class _Nic(Record):
     """A NIC while what uses it is gathered."""
 
@@ -220,7 +218,6 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 
 
-@frozen
 class HostRow(Frozen):
     """A host."""
 
@@ -310,7 +307,6 @@ def list_hosts(job: Job) -> list[HostRow]:
     return [row for _, row in sorted(rows, key=itemgetter(0), reverse=True)]
 
 
-@frozen
 class BandwidthRow(Frozen):
     """An operation at one size; bandwidths are bus bandwidths in GB/s."""
 

@@ -18,7 +18,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen, pick_fields
+from nccl_inspect.util.records import Frozen, pick_fields
 from nccl_inspect.util.wording import ranges
 
 
@@ -57,7 +57,6 @@ _NO_RANK = 1 << 30
 _MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
 
 
-@frozen
 class RankRow(Frozen):
     """A rank, or a process without one."""
 
@@ -181,7 +180,6 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
     return early - ended if len(early) <= _MOST * (len(last) - 1) else set()
 
 
-@frozen
 class SettingRow(Frozen):
     """A variable with one of its values."""
 
@@ -243,7 +241,6 @@ def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
 _SLOW = 5.0  # seconds of an initialisation that are worth a look
 
 
-@frozen
 class TimingRow(Frozen):
     """The initialisation of a communicator on one rank; times are seconds."""
 
@@ -316,7 +313,6 @@ _KINDS = {  # productions with a size, and what is allocated, where the line doe
 _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda CallocAsync", "P2P buffer")
 
 
-@frozen
 class MemoryRow(Frozen):
     """Holds what a process allocated of one kind for one communicator."""
 

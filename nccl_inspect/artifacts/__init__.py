@@ -22,7 +22,7 @@ from nccl_inspect.ingest.sources.files import File, Input, Pass
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError, peek
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ class NotOfKindError(Exception):
     """A file begins as one of a kind and is none: a log, mostly."""
 
 
-@frozen
 class Kind(Frozen):
     """A kind of files, and how they are read."""
 
@@ -64,7 +63,6 @@ class Kind(Frozen):
     most: int = MAX_BYTES  # bytes that are read
 
 
-@frozen
 class Identity(Frozen):
     """Holds what a file names of its job; what it does not name is empty."""
 

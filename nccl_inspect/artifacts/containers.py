@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from nccl_inspect.artifacts import Identity, Kind, located, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 DEFAULT_SHM = 64 << 20  # bytes of /dev/shm that a container gets where nothing else is asked for
 _RELEVANT = re.compile(r"(?:NCCL|RCCL|FI|OFI|UCX|RDMAV|GLOO|TORCH|CUDA|NVIDIA)_\w+")
@@ -24,7 +24,6 @@ _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\d{1,2})?)(m|k|[KMGTPE]i?)?"
 _GPUS = ("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared")
 
 
-@frozen
 class Variable(Frozen):
     """A variable that a file gives to a program."""
 
@@ -34,7 +33,6 @@ class Variable(Frozen):
     owner: str  # who gets it: the container, the script
 
 
-@frozen
 class Ended(Frozen):
     """Holds how a container or pod ended, as who runs it says."""
 
@@ -47,7 +45,6 @@ class Ended(Frozen):
     restarts: int = 0
 
 
-@frozen
 class Place(Frozen):
     """Holds where a part of what a container is given stands, if not beside the rest."""
 
@@ -57,7 +54,6 @@ class Place(Frozen):
     names: dict[str, str]  # names of a container's keys there; keys that cannot occur there are missing
 
 
-@record
 class Container(Record):
     """Holds what one container is given."""
 
@@ -112,7 +108,6 @@ class Container(Record):
         return self.asks(*_GPUS)
 
 
-@record
 class Pod(Record):
     """A pod, the template of pods, or a container of docker."""
 
@@ -206,7 +201,6 @@ _SHM = "/dev/shm"  # noqa: S108 - a path in containers
 _MAX_TEXT = 200
 
 
-@record
 class Manifest(Record):
     """One file."""
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import Identity, Kind
 from nccl_inspect.artifacts.plain_pickle import loads
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,18}")
@@ -54,7 +54,6 @@ class Direction(NamedTuple):
     receiver: int
 
 
-@frozen
 class Call(Frozen):
     """A call of one rank."""
 
@@ -107,7 +106,6 @@ class Durations(NamedTuple):
     untimed: array[int]  # number of calls before it of which the duration is not known
 
 
-@frozen
 class Group(Frozen):
     """A process group as one rank knows it."""
 
@@ -122,7 +120,6 @@ class Group(Frozen):
         return self.desc if self.desc and self.desc != "undefined" else self.name
 
 
-@record
 class Dump(Record):
     """Holds what one rank recorded."""
 

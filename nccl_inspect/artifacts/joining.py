@@ -25,7 +25,7 @@ from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 from nccl_inspect.util.times import Moment, glog_seconds, moment
 
 if TYPE_CHECKING:
@@ -148,7 +148,6 @@ NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
 """How well evidence fits a job: not at all; nothing speaks for or against it; by what it has in common with it."""
 
 
-@record
 class Traits(Record):
     """Holds of a job, by its log, what an identity holds of a file."""
 

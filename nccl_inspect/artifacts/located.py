@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 
 _MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000  # values of a file, with all that its aliases stand for
@@ -22,7 +22,6 @@ _TRUE = ("true", "yes", "on", "y")
 _MERGE = "<<"
 
 
-@record
 class Node(Record):
     """A value of a document: a text, a mapping, a sequence, or nothing at all."""
 

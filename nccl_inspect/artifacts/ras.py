@@ -15,7 +15,7 @@ from typing import Any
 
 from nccl_inspect.artifacts import Identity, Kind, comm_number
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
@@ -37,7 +37,6 @@ _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
 
-@frozen
 class Member(Frozen):
     """A rank of a communicator."""
 
@@ -47,7 +46,6 @@ class Member(Frozen):
     launched: int = 0  # operations of one kind
 
 
-@record
 class Mismatch(Record):
     """Ranks of a communicator that have launched different numbers of one operation."""
 
@@ -63,7 +61,6 @@ class Mismatch(Record):
         return [member for member in self.members if member.launched < most]
 
 
-@record
 class State(Record):
     """Ranks of a communicator that say the same of it, where others say something else or where it is an error."""
 
@@ -75,7 +72,6 @@ class State(Record):
     stage: str = ""  # of an error: `Initialization` or `Asynchronous`
 
 
-@frozen
 class Lost(Frozen):
     """A process from which RAS has no answer."""
 
@@ -87,7 +83,6 @@ class Lost(Frozen):
     line: int = 1  # of a text; 1 of JSON
 
 
-@record
 class Answer(Record):
     """One answer of RAS."""
 

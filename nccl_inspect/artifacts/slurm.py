@@ -8,7 +8,7 @@ from dataclasses import field
 from nccl_inspect.artifacts import Identity, Kind, short
 from nccl_inspect.artifacts.containers import Variable, variables
 from nccl_inspect.artifacts.located import has_only
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 from nccl_inspect.util.wording import expand
 
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
@@ -17,7 +17,6 @@ _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
 _ONE = re.compile(r"(?:\[[^\]]*\]|[^,\[\]])+")  # one of the nodes of a list: `gpu-[01-04,7]` of `gpu-[01-04,7],login`
 
 
-@record
 class Entry(Record):
     """One job."""
 
@@ -32,7 +31,6 @@ class Entry(Record):
         return set() if listed == "(null)" else {name for one in _ONE.findall(listed) for name in expand(one)}
 
 
-@record
 class JobFile(Record):
     """One file with what the controller says."""
 
@@ -76,7 +74,6 @@ _OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?:=|\s+(?!-))?(\S*)")
 _LAUNCHER = re.compile(r"\bsrun\b(.*)")
 
 
-@frozen
 class Option(Frozen):
     """An option of sbatch or srun."""
 
@@ -86,7 +83,6 @@ class Option(Frozen):
     text: str
 
 
-@record
 class Script(Record):
     """One script."""
 

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import SYMMETRIC, WORLD, Call, Direction, Dump, Group
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
@@ -29,7 +29,6 @@ _Place = tuple[str, int]
 """A call by the description of its group and its number there."""
 
 
-@frozen
 class Part(Frozen):
     """Holds what one rank has to do with a standstill."""
 
@@ -40,7 +39,6 @@ class Part(Frozen):
     """The one it is about; for a rank that did not make it, the last one that it made."""
 
 
-@frozen
 class Link(Frozen):
     """Ranks that wait in a call for others."""
 
@@ -50,7 +48,6 @@ class Link(Frozen):
     awaited: tuple[int, ...]
 
 
-@record
 class Standstill(Record):
     """A call that is not over, or that ranks made in different ways: where nothing else explains it, a cause."""
 

@@ -18,7 +18,7 @@ from statistics import median
 
 from nccl_inspect.artifacts import standstill
 from nccl_inspect.artifacts.flight_recorder import Dump, Durations, Group
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 FEWEST = 16  # calls in which some rank is late: fewer may be chance
 _AGAIN = 0.9  # share of them in which it is the same rank
@@ -27,7 +27,6 @@ _LEAST_MS = 1.0  # that much less time it spends in them
 _WORTH = 0.1  # share of the time that the others lose
 
 
-@frozen
 class Timed(Frozen):
     """Holds how long one call took on one rank."""
 
@@ -38,7 +37,6 @@ class Timed(Frozen):
     milliseconds: float
 
 
-@frozen
 class Straggler(Frozen):
     """A rank that comes last."""
 

@@ -22,7 +22,7 @@ from nccl_inspect.artifacts import Kind
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 _LEAD = re.compile(  # what a terminal shows before the output: blank lines, and the command behind a prompt
     rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
@@ -42,7 +42,6 @@ class Line(NamedTuple):
     text: str
 
 
-@frozen
 class Item(Frozen):
     """Holds what a tool says of one part of a machine."""
 
@@ -56,7 +55,6 @@ class Item(Frozen):
     host: str | None = None
 
 
-@frozen
 class Report(Frozen):
     """Holds what one file says."""
 

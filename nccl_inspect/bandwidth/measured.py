@@ -26,7 +26,7 @@ from nccl_inspect.judging.facts import Facts, nics_used, once
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.model.inventory import Measured, Sized
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
@@ -38,7 +38,6 @@ _NVLS_SINCE = (2, 17)
 _WITH_SWITCH = 8  # GPUs of a machine whose NVLinks go to switches, so that each pair has all of them
 
 
-@frozen
 class Setup(Frozen):
     """Holds what ran a benchmark."""
 
@@ -50,7 +49,6 @@ class Setup(Frozen):
     names: frozenset[str]  # of the GPUs, without the maker
 
 
-@frozen
 class Expected(Frozen):
     """A range of bus bandwidths in GB/s at large messages."""
 
@@ -64,7 +62,6 @@ class Expected(Frozen):
     is_assumed: bool = False  # whether the rate of the NICs is not known, and the usual ones are taken
 
 
-@frozen
 class Nics(Frozen):
     """The NICs of a node that a job uses."""
 

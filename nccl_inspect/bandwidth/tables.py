@@ -30,7 +30,7 @@ from nccl_inspect.bandwidth import compile_line, load_figures
 from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import IN_ALL, Speed
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 _FIGURES = load_figures("benchmarks")
 _FORM = {
@@ -46,7 +46,6 @@ PROGRAM = "the program"  # of a user, which prints a sentence
 _NONE = -1.0  # stands for N/A
 
 
-@frozen
 class Row(Frozen):
     """One size, out of place or in place; bandwidths in GB/s."""
 
@@ -62,7 +61,6 @@ class Row(Frozen):
     count: int = 0
 
 
-@record
 class Table(Record):
     """The results of one run of a benchmark."""
 

@@ -26,7 +26,7 @@ from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.memory import pause_collector
 from nccl_inspect.util.progress import Bar
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def exit_quietly() -> NoReturn:
     sys.exit(_CLOSED)
 
 
-@frozen
 class Output(Frozen):
     """Holds where a report goes, and how it looks."""
 

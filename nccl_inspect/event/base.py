@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.util import secrets as masking
-from nccl_inspect.util.records import Frozen, keyword_only
+from nccl_inspect.util.records import Named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,8 +73,7 @@ def _where_field(name: str) -> Any:
     return property(attrgetter(f"where.{name}"))
 
 
-@keyword_only
-class Event(Frozen):
+class Event(Named):
     """Holds what every event has: the message, the production that recognised it, and where it stood."""
 
     kept: ClassVar[bool] = True
@@ -134,7 +133,6 @@ PlacedEvent: TypeAlias = tuple[Where, Event]
 _FLAGS: dict[str, object] = {"true": True, "false": False}
 
 
-@keyword_only
 class Message(Event):
     """Recognised, and nothing that the model needs."""
 
@@ -151,7 +149,6 @@ class Message(Event):
         return {"values": tuple(item for item in values.items() if item[0][:2] != "__")}
 
 
-@keyword_only
 class Notice(Message):
     """A statement that rules look for by the name of its production."""
 

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 from nccl_inspect.event.base import Event, Message, Notice, Where
 from nccl_inspect.util import records, signals
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import keyword_only
 
 _DEVICE = r"\[(?P<index>\d+)\](?:=\{(?P<ports>[^}]*)\}|(?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+))"
 _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
@@ -28,7 +27,6 @@ NEAR = 3
 """Lines, blank ones too, after which a report has no further line."""
 
 
-@keyword_only
 class ProcessEnded(Notice):
     """A launcher, a shell or a process itself says that a process ended: which one, and how."""
 
@@ -134,21 +132,18 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
 __all__ = ["KINDS", "Event", "Message", "Notice", "ProcessEnded", "Where"]
 
 
-@keyword_only
 class NcclVersion(Event):
     """The library version of a process (debug.cc, init.cc)."""
 
     version: str
 
 
-@keyword_only
 class CudaDriver(Event):
     """The CUDA level of the driver: 13000 is 13.0."""
 
     cuda_version: int
 
 
-@keyword_only
 class EnvSetting(Event):
     """A variable that was read from the environment, or that a plugin put there."""
 
@@ -158,7 +153,6 @@ class EnvSetting(Event):
     """``environment``, ``config`` or ``plugin``."""
 
 
-@keyword_only
 class PluginStatus(Event):
     """A plugin was found, loaded, missed, broken or chosen."""
 
@@ -171,14 +165,12 @@ class PluginStatus(Event):
     detail: str | None = None
 
 
-@keyword_only
 class NetworkInUse(Event):
     """``Using network X``: the network of the communicator whose start follows on the same thread."""
 
     net: str
 
 
-@keyword_only
 class NetDevices(Event):
     """The devices that a built-in network can use, in the order of their index."""
 
@@ -201,7 +193,6 @@ class NetDevices(Event):
         return Event.arrange({**values, "devices": plain})
 
 
-@keyword_only
 class BootstrapInterface(Event):
     """The interface used for set-up traffic; ``devices`` are what old releases list behind it."""
 
@@ -210,7 +201,6 @@ class BootstrapInterface(Event):
     devices: tuple[Any, ...] = ()
 
 
-@keyword_only
 class OfiProvider(Event):
     """aws-ofi-nccl: the libfabric provider that was selected."""
 
@@ -219,7 +209,6 @@ class OfiProvider(Event):
     nics: int | None = None
 
 
-@keyword_only
 class OfiPlatform(Event):
     """aws-ofi-nccl: the instance type it runs on."""
 
@@ -228,7 +217,6 @@ class OfiPlatform(Event):
     """The topology file that NCCL is to use for it."""
 
 
-@keyword_only
 class GdrDecision(Event):
     """Why a NIC and a GPU use GPUDirect RDMA or not (subsystems NET and GRAPH)."""
 
@@ -242,7 +230,6 @@ class GdrDecision(Event):
     """The farthest class (up to 2.5: the nearest) with which it is (not) allowed."""
 
 
-@keyword_only
 class CommInit(Event):
     """One rank starts to build a communicator, or has finished (init.cc)."""
 
@@ -265,7 +252,6 @@ class CommInit(Event):
     world_rank: int | None = None
 
 
-@keyword_only
 class CommSplit(Event):
     """``bootstrapSplit``: the next start on this thread is a split (2.18 to 2.22)."""
 
@@ -279,14 +265,12 @@ class CommSplit(Event):
     next_rank: int
 
 
-@keyword_only
 class CommNoColor(Event):
     """This rank takes part in a split without becoming a member of a child."""
 
     rank: int
 
 
-@keyword_only
 class CommShape(Event):
     """States how the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
 
@@ -299,7 +283,6 @@ class CommShape(Event):
     mnnvl: int | None = None
 
 
-@keyword_only
 class CommEnd(Event):
     """A communicator was destroyed or aborted in this process."""
 
@@ -312,7 +295,6 @@ class CommEnd(Event):
     """Destroy, Abort or Revoke."""
 
 
-@keyword_only
 class InitTimings(Event):
     """States where the time of an initialisation went, in seconds (2.22 and later)."""
 
@@ -330,7 +312,6 @@ class InitTimings(Event):
     rest: float | None = None
 
 
-@keyword_only
 class ChannelCounts(Event):
     """States how many channels the communicator has for each kind of traffic."""
 
@@ -341,7 +322,6 @@ class ChannelCounts(Event):
     p2p_per_peer: int
 
 
-@keyword_only
 class RingOrder(Event):
     """The order of the ranks in the ring of one channel; printed by rank 0."""
 
@@ -352,7 +332,6 @@ class RingOrder(Event):
     """The list was cut by NCCL."""
 
 
-@keyword_only
 class TreeLinks(Event):
     """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
 
@@ -361,7 +340,6 @@ class TreeLinks(Event):
     """The list was cut by NCCL."""
 
 
-@keyword_only
 class Connected(Event):
     """An algorithm's connections are all there."""
 
@@ -372,7 +350,6 @@ class Connected(Event):
     """1 when all ring NET edges of all ranks use GDR, and also when there is none."""
 
 
-@keyword_only
 class ChannelConnect(Event):
     """One connection of one channel, by the path it takes (transport/*.cc)."""
 
@@ -421,7 +398,6 @@ class ChannelConnect(Event):
         return self.dst if self.direction == "receive" and self.dst is not None else self.src
 
 
-@keyword_only
 class P2pCheck(Event):
     """States whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
@@ -430,7 +406,6 @@ class P2pCheck(Event):
     all_cuda: int | None = None
 
 
-@keyword_only
 class P2pRefused(Event):
     """The driver or the hardware refuses peer access between two GPUs."""
 
@@ -439,7 +414,6 @@ class P2pRefused(Event):
     peer_gpu: str | None = None
 
 
-@keyword_only
 class Collective(Event):
     """One call of a collective or of send/recv (subsystem COLL)."""
 
@@ -460,7 +434,6 @@ class Collective(Event):
     global_rank: int | None = None
 
 
-@keyword_only
 class ErrorCascade(Event):
     """``file:line -> code``: an error passed up the call stack; the cause is the WARN before the first frame."""
 
@@ -471,7 +444,6 @@ class ErrorCascade(Event):
     thread: str | None = None
 
 
-@keyword_only
 class CudaFailure(Event):
     """A CUDA call failed."""
 
@@ -482,7 +454,6 @@ class CudaFailure(Event):
     error: str
 
 
-@keyword_only
 class CollectiveTimeout(Event):
     """PyTorch waited for a collective longer than the process group allows: this rank came, another did not."""
 
@@ -499,7 +470,6 @@ class CollectiveTimeout(Event):
     ran_ms: int | None = None
 
 
-@keyword_only
 class NcclTestResult(Event):
     """One row of nccl-tests: times in microseconds, bandwidths in GB/s; None where the test did not run or check."""
 

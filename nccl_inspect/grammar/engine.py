@@ -16,7 +16,7 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.notation import Value
 from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
@@ -26,7 +26,6 @@ _TORN_FROM = 12  # bytes of the shortest beginning that shows which message it i
 _CUT_TO = 4096  # and of the longest one
 
 
-@record
 class Parsed(Record):
     """A recognized message: its production and, made on first use, its event (without source and line)."""
 

@@ -38,7 +38,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import decode
 
 
@@ -208,7 +208,6 @@ def quick_needles(source: str) -> list[str]:
 Value: TypeAlias = int | float | str | bool | tuple[object, ...] | None
 
 
-@frozen
 class FieldType(Frozen):
     """The type of a field: its pattern (without groups), the reader of the matched bytes and the writer of the value.
 
@@ -305,7 +304,6 @@ _PLAIN = {
 _MAX_RUN = 512  # characters of a name whose end depends on the rest of the message
 
 
-@frozen
 class ListType(Frozen):
     """``{x:*frag}``: any number of a fragment, read as a tuple of its value or of the tuple of its values."""
 

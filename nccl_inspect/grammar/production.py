@@ -15,7 +15,7 @@ from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.grammar import notation
 from nccl_inspect.grammar.layers import Layer, layer_of
 from nccl_inspect.grammar.notation import Shape, Value
-from nccl_inspect.util.records import Frozen, frozen, slots
+from nccl_inspect.util.records import Frozen, slots
 from nccl_inspect.util.text import decode, encode
 
 MIN_SIGN = 8  # bytes of a text that shows a line of another program
@@ -25,7 +25,6 @@ _TRIES = 1000  # number of non-matching messages after which compiling the patte
 Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
 
 
-@frozen
 class Details(Frozen):
     """Holds what a grammar file says about a production, besides its shape."""
 

@@ -7,10 +7,9 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 
 from nccl_inspect.model.finding import Finding, Suppressed
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 
-@frozen
 class Suppression(Frozen):
     """Findings that the user accepts, with the reason."""
 
@@ -31,7 +30,6 @@ class Suppression(Frozen):
         return not self.hosts or (bool(names) and all(names))
 
 
-@frozen
 class Terms(Frozen):
     """Severities and suppressions that the user set."""
 

@@ -12,7 +12,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice, Selection, Setting
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.evidence.workloads import Case
@@ -32,7 +32,6 @@ __all__ = (
 """What nearly every check needs, in one import."""
 
 
-@frozen
 class Hit(Frozen):
     """A hit holds what a rule that is a page found: values, and no sentence."""
 
@@ -62,14 +61,12 @@ class Hit(Frozen):
     """Whether no line proves that the log reaches the end of the job."""
 
 
-@frozen
 class Effects(Frozen):
     """Errors that are only effects of something else, whether or not a finding shows that."""
 
     errors: list[Notice]
 
 
-@frozen
 class Account(Frozen):
     """Some ranks of the story of a job, for the rule that finds the words."""
 

@@ -13,7 +13,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 _ERRORS = Path(__file__).with_name("cuda_errors.txt")
 AT_START = frozenset((3, 34, 35, 46, 100, 101, 102, 127, 216, *range(803, 810), 999))
@@ -33,7 +33,6 @@ NO_HOST_MEMORY = (1, 217, 801)
 """Its answers where shared host memory cannot be allocated or mapped."""
 
 
-@frozen
 class Failure(Frozen):
     """One failed CUDA call, as one or more processes report it."""
 

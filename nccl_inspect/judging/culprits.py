@@ -22,7 +22,7 @@ from nccl_inspect.model.job import Job, Notice, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word
 
 _COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst", "dst_gpu")}
@@ -176,7 +176,6 @@ _THINGS = ("host", "gpu", "nic", "rail", "rank")
 """Kinds whose culprits cover at most half: more than half is simply the job."""
 
 
-@frozen
 class Population(Frozen):
     """The bad and the good ones to compare: the traits of each, by number."""
 
@@ -191,7 +190,6 @@ class Population(Frozen):
     """Kinds known for the bad ones only."""
 
 
-@frozen
 class TraitCount(Frozen):
     """Holds how many bad and good ones have a trait."""
 
@@ -200,7 +198,6 @@ class TraitCount(Frozen):
     good: int
 
 
-@frozen
 class Explanation(Frozen):
     """Holds what explains the bad ones; nothing if it is empty."""
 
@@ -514,7 +511,6 @@ _MOST_STEPS = 2
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
 
 
-@frozen
 class Scene(Frozen):
     """The comparison that led to the culprits."""
 

@@ -19,7 +19,7 @@ from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
 
@@ -49,7 +49,6 @@ _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemory
 """Exceptions with which a task of Ray only reports the end of another process."""
 
 
-@frozen
 class ProcessEnd(Frozen):
     """A process that ended on its own."""
 
@@ -697,7 +696,6 @@ _NAME_RANKS = {
 _NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 
 
-@frozen
 class Silence(Frozen):
     """The ranks that may have gone away, by elimination."""
 

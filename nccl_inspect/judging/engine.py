@@ -20,7 +20,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import cut
 
 SEVERITIES = ("info", "warning", "error")
@@ -41,7 +41,6 @@ _RULES = File(__file__).parents[1] / "rules"
 """Each page there is a rule; where it compares facts, a function of a module there has its name."""
 
 
-@frozen
 class Rule(Frozen):
     """The declaration of a rule; its results are :class:`~nccl_inspect.model.finding.Finding` objects."""
 
@@ -143,7 +142,6 @@ Result = Finding | NotJudged | Effects
 """One result of a rule."""
 
 
-@frozen
 class Registered(Frozen):
     """A rule with what its page, and the function of its name, make of a job."""
 
@@ -210,7 +208,6 @@ def _list_fitting(pattern: str) -> list[Registered]:
     raise NcclInspectError(f"no rule '{pattern}'", advice or "see 'nccl-inspect rules' for names and categories")
 
 
-@frozen
 class Mark(Frozen):
     """The marks of rules on a path."""
 

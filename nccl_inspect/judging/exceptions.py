@@ -20,7 +20,7 @@ from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import shows_work
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import cut, encode
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
@@ -63,7 +63,6 @@ _ERROR = compile_later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 _WIDTH = 160
 
 
-@frozen
 class RaisedException(Frozen):
     """An exception."""
 
@@ -102,7 +101,6 @@ class RaisedException(Frozen):
         return _ENDED.search(self.whole) is not None
 
 
-@frozen
 class Trace(Frozen):
     """The output of a rank that an exception ended."""
 
@@ -125,7 +123,6 @@ class Trace(Frozen):
         return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
 
 
-@frozen
 class Exceptions(Frozen):
     """The exceptions of a log."""
 

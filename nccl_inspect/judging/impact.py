@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path, PathKind, Selection
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
@@ -51,7 +51,6 @@ class Rate(NamedTuple):
         return cite(str(self), self.what, self.link)
 
 
-@frozen
 class Estimate(Frozen):
     """A cost in a short sentence, with the sources of its figures."""
 

@@ -19,7 +19,7 @@ from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import count
 
 _OF_ONE_MACHINE = compile_later(
@@ -40,7 +40,6 @@ _LOOPBACK = ("127.", "::1<", "[::1]")
 _ZONE = compile_later(r"%([^\s<\]]+)")
 
 
-@frozen
 class Interface(Frozen):
     """An IP interface that a process lists."""
 
@@ -147,7 +146,6 @@ def without_family(facts: Facts) -> list[Notice]:
 _SOCKET = "Socket"
 
 
-@frozen
 class Fallback(Frozen):
     """A job whose hosts are left with TCP, as far as the log shows."""
 

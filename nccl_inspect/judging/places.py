@@ -15,7 +15,7 @@ from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import ranks_word
 
 _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
@@ -108,7 +108,6 @@ _ASSUMED = {"pod": "pod named after the host", "node": "node named after the hos
 """Notes for values that are taken from the host name."""
 
 
-@frozen
 class _Value(Frozen):
     """A value of a placeholder."""
 
@@ -119,7 +118,6 @@ class _Value(Frozen):
     """A note for the comment of the command."""
 
 
-@frozen
 class _Scene(Frozen):
     """A finding with the places of its ranks."""
 

@@ -24,11 +24,10 @@ from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements.unrecognised import template
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, Record, Slotted, frozen, record
+from nccl_inspect.util.records import Frozen, Record, Slotted
 from nccl_inspect.util.wording import list_words, ranks_word
 
 
-@frozen
 class Agreement(Frozen):
     """A variable on which ranks must agree."""
 
@@ -129,7 +128,6 @@ _MAJORITY = 4
 """Siblings of which one that differs is likely the odd one; of fewer the worse one possibly is."""
 
 
-@frozen
 class Attribute(Frozen):
     """Something that siblings must agree on."""
 
@@ -148,7 +146,6 @@ class Attribute(Frozen):
     """Whether it is of the machine."""
 
 
-@record
 class Sibling(Slotted):
     """One of a group, with what it stands for."""
 
@@ -163,7 +160,6 @@ class Sibling(Slotted):
     """Finds its slow paths."""
 
 
-@record
 class Odd(Record):
     """Siblings that differ from the others of their group."""
 

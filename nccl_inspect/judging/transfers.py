@@ -11,11 +11,10 @@ from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import list_words
 
 
-@frozen
 class Transfer(Frozen):
     """A transfer that failed between two hosts."""
 

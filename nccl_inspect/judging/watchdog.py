@@ -17,7 +17,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import glog_seconds, line_seconds
 from nccl_inspect.util.wording import conjugate, list_words, ranks_word
 
@@ -34,7 +34,6 @@ _ENQUEUED = compile_later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 _COMPLETED = compile_later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
 
 
-@frozen
 class Wait(Frozen):
     """A rank that waited for a collective until PyTorch gave up."""
 
@@ -52,7 +51,6 @@ class Wait(Frozen):
     notice: Notice
 
 
-@frozen
 class Status(Frozen):
     """The works of a rank as its watchdog reports them beside a time-out."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from nccl_inspect.util.records import Frozen, frozen, slots
+from nccl_inspect.util.records import Frozen, slots
 from nccl_inspect.util.secrets import mask_secrets
 
 
-@frozen
 class Evidence(Frozen):
     """One line of the log that supports a statement; secrets in it are hidden from the beginning."""
 

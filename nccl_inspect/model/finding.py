@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Job, Notice, Selection
@@ -15,7 +15,6 @@ ACTIONS = ("drain-host", "fix-then-restart", "restart", "wait", "none")
 """What to do about a job; for ``none`` there is nothing to do for a program that restarts jobs."""
 
 
-@frozen
 class Culprit(Frozen):
     """Holds what the bad paths or ranks of a finding have in common and the good ones lack."""
 
@@ -34,7 +33,6 @@ class Culprit(Frozen):
     """The ranks that it is or that have it."""
 
 
-@frozen
 class Reference(Frozen):
     """Holds where a figure comes from."""
 
@@ -48,7 +46,6 @@ class Reference(Frozen):
         return f"{self.figure}: {self.what}: {self.link}"
 
 
-@record
 class Finding(Record):
     """One thing that a rule found."""
 
@@ -93,7 +90,6 @@ class Finding(Record):
     """Errors that it explains, besides those among its evidence."""
 
 
-@frozen
 class Suppressed(Frozen):
     """A finding that the user knows and accepts: it does not count and is still reported."""
 
@@ -102,7 +98,6 @@ class Suppressed(Frozen):
     """Why it is accepted, in the user's words."""
 
 
-@frozen
 class Needs(Frozen):
     """Holds what would answer an open question: reports print it, and one command captures it."""
 
@@ -128,7 +123,6 @@ class Needs(Frozen):
         return "; ".join(filter(None, (self.log, ", or ".join(filter(None, ways)), subsystems + purpose, *self.others)))
 
 
-@record
 class NotJudged(Record):
     """Holds what a rule could not decide, and what would show it."""
 
@@ -144,7 +138,6 @@ class NotJudged(Record):
         return str(self.lacks)
 
 
-@record
 class Place(Record):
     """Holds where a rank runs, as far as the log shows."""
 
@@ -156,7 +149,6 @@ class Place(Record):
     gpu: int | None = None
 
 
-@record
 class Head(Record):
     """Holds what somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
 
@@ -179,7 +171,6 @@ class Head(Record):
         return self.headline.partition(":")[0].partition(",")[0]
 
 
-@record
 class Entry(Record):
     """One thing that happened to some ranks."""
 
@@ -202,7 +193,6 @@ VERDICTS = ("failed", "degraded", "unknown", "ok")
 """The worst first."""
 
 
-@record
 class Standing(Record):
     """One of several jobs in an input, in brief."""
 

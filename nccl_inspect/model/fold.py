@@ -39,7 +39,7 @@ from nccl_inspect.scanning.found import (
     edge_of,
 )
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.records import Record, pick_fields, record
+from nccl_inspect.util.records import Record, pick_fields
 
 _LINE_BITS = 40
 _Move: TypeAlias = Callable[[int], int]  # gives a place of a fold that which it has in the fold that takes that one in
@@ -79,7 +79,6 @@ Wording: TypeAlias = tuple[str, bytes, str | None]  # what lines state: level, m
 Stated: TypeAlias = tuple[Wording, Parsed | None]  # what a line states, and what the grammar makes of it
 
 
-@record
 class Note(Record):
     """A statement that a process made, how often, and where first and last."""
 
@@ -136,7 +135,6 @@ class CallKey(NamedTuple):
     size_class: int
 
 
-@record
 class Tally(Record):
     """Calls of one process: how many, and how many elements."""
 
@@ -185,7 +183,6 @@ class BurstKey(NamedTuple):
     rank: int  # the rank that prints: the sender, or the receiver of a ``[receive]`` line
 
 
-@record
 class Burst(Record):
     """Connection lines that one thread printed in one go, so that they belong to one communicator."""
 
@@ -235,7 +232,6 @@ class Burst(Record):
             edge.place = move(edge.place)
 
 
-@record
 class ProcessLog(Record):
     """Holds what one process (host and pid) printed."""
 
@@ -408,7 +404,6 @@ class Raised(NamedTuple):
     rank: int | None  # what the envelope states: a task of srun, a rank of MPI
 
 
-@record
 class SourceCounts(Record):
     """A source by name, with how sound it was."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
+from nccl_inspect.util.records import Deferring, Frozen, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nccl_inspect.model.evidence import Evidence
 
 
-@record
 class SourceInfo(Record):
     """One input and how sound it was."""
 
@@ -34,7 +33,6 @@ class SourceInfo(Record):
     """Why it could not be read, or not to its end: one line that says what to do about it."""
 
 
-@record
 class Host(Record):
     """A host as the log names it: under Kubernetes the pod."""
 
@@ -44,7 +42,6 @@ class Host(Record):
     """Different GPUs that the log shows there."""
 
 
-@record
 class Gpu(Record):
     """A GPU as a log names it: by nvmlDev, by PCI bus id, or by both."""
 
@@ -72,7 +69,6 @@ class Stamp(NamedTuple):
     line: int
 
 
-@record
 class Progress(Record):
     """Holds when a rank got how far; what the log gives no time for is missing."""
 
@@ -84,7 +80,6 @@ class Progress(Record):
     ``ended`` (that communicator), ``last`` (line of its process)."""
 
 
-@record
 class Network(Record):
     """The network that carries traffic between hosts."""
 
@@ -95,7 +90,6 @@ class Network(Record):
     devices: list[str] = field(default_factory=list)
 
 
-@record
 class Calls(Record):
     """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
 
@@ -120,7 +114,6 @@ class Calls(Record):
     """The process of the communicator's rank 0, as far as its log shows the calls: it prints what NCCL chooses."""
 
 
-@record
 class Stage(Record):
     """A stage in the life of a communicator, with the ranks that reached it."""
 
@@ -149,7 +142,6 @@ class Begin(NamedTuple):
     """The line that says so, in the order of reading."""
 
 
-@record
 class InitTiming(Deferring):
     """Holds where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
 
@@ -163,7 +155,6 @@ class InitTiming(Deferring):
     evidence: Evidence | None = None
 
 
-@record
 class Parallelism(Record):
     """Holds what a communicator is likely used for, by the shape of it and its siblings."""
 
@@ -174,7 +165,6 @@ class Parallelism(Record):
     confidence: str = "likely"
 
 
-@record
 class LastLine(Deferring):
     """Holds where the NCCL lines of a process end."""
 
@@ -196,7 +186,6 @@ class LastLine(Deferring):
     """The last line of the process that the model keeps: that line itself, or one shortly before it."""
 
 
-@record
 class Waiting(Record):
     """Ranks that wait for others where the log ends."""
 
@@ -222,7 +211,6 @@ class Waiting(Record):
     """False where a line proves that the log goes on to the end of the job; None where it may have been cut."""
 
 
-@record
 class Artifact(Record):
     """A file beside the log that says something about the job."""
 
@@ -238,7 +226,6 @@ class Artifact(Record):
     """The host of the job that it is about, where it is about one."""
 
 
-@frozen
 class PassedOver(Frozen):
     """A file in a folder or archive that is neither a log nor evidence."""
 
@@ -255,7 +242,6 @@ def contents_of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
     return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]
 
 
-@frozen
 class Sized(Frozen):
     """Holds what one message size gave."""
 
@@ -268,7 +254,6 @@ class Sized(Frozen):
     line: Evidence
 
 
-@record
 class Measured(Record):
     """The results of one operation, over all sizes; bandwidths are bus bandwidths in GB/s (1e9 bytes)."""
 
@@ -320,7 +305,6 @@ class Measured(Record):
 IN_ALL = "seconds in all"
 
 
-@record
 class Speed(Record):
     """Holds how fast a training runs, as its program says."""
 

@@ -29,7 +29,7 @@ from nccl_inspect.model.inventory import (
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.versions import Alike
-from nccl_inspect.util.records import Deferring, Record, record
+from nccl_inspect.util.records import Deferring, Record
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from nccl_inspect.event.types import Event
 
 
-@record
 class Setting(Record):
     """A variable and its value, with the ranks that show it."""
 
@@ -66,7 +65,6 @@ class Setting(Record):
         return [*([f"{self.alike.name}={self.alike.value}"] if self.alike else []), f"{self.name}={self.value}"]
 
 
-@record
 class CommunicatorInfo(Deferring):
     """A communicator: its ranks in global numbers, rings and trees of each channel.
 
@@ -134,7 +132,6 @@ class CommunicatorInfo(Deferring):
     evidence: list[Evidence] = field(default_factory=list)
 
 
-@record
 class Earliest(Record):
     """Holds who made a statement first."""
 
@@ -147,7 +144,6 @@ class Earliest(Record):
     """Whether one clock orders the lines of all that made it; else this is the first in the log."""
 
 
-@record
 class FirstFailure(Record):
     """Holds what failed first."""
 
@@ -163,7 +159,6 @@ class FirstFailure(Record):
     evidence: Evidence
 
 
-@record
 class Notice(Deferring):
     """Holds what several processes said in the same words: one statement with its ranks.
 
@@ -196,7 +191,6 @@ class Notice(Deferring):
     """Whether each thread that said it completed a communicator afterwards."""
 
 
-@record
 class Unrecognised(Record):
     """NCCL lines of one shape that no production knows."""
 
@@ -206,7 +200,6 @@ class Unrecognised(Record):
     example: Evidence
 
 
-@record
 class Job(Deferring):
     """One run of NCCL."""
 

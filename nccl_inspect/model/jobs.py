@@ -34,7 +34,7 @@ from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, R
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode, escape_controls
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -304,7 +304,6 @@ class Separation:
                 self._unions.join(group)
 
 
-@record
 class Claim(Record):
     """Holds what is known to be of one job."""
 

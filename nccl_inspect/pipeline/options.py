@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
     from nccl_inspect.topology import Topology
 
 
-@frozen
 class Options(Frozen):
     """Holds how a job is judged."""
 

@@ -25,7 +25,7 @@ from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.found import Counts, Known
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 
 def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
@@ -75,7 +75,6 @@ _FIRST = 0.85
 log, and it puts together what the others found."""
 
 
-@frozen
 class Part(Frozen):
     """A file, or some of its lines."""
 

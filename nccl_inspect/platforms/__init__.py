@@ -36,7 +36,7 @@ from typing import Any
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
 """What Azure, SageMaker and the driver put in front of the names of their sizes and GPUs."""
@@ -46,7 +46,6 @@ _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_leas
 _MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")  # a GPU model of data centers in a name
 
 
-@frozen
 class Source(Frozen):
     """Holds where something is stated."""
 
@@ -54,7 +53,6 @@ class Source(Frozen):
     states: tuple[str, ...]  # keys of the platform
 
 
-@frozen
 class Signs(Frozen):
     """Holds what names a machine type in a log, as patterns in which ``*`` stands for anything.
 
@@ -68,7 +66,6 @@ class Signs(Frozen):
     gpus: tuple[str, ...] = ()  # names of GPUs as the driver has them, which another sign needs beside it
 
 
-@frozen
 class Platform(Frozen):
     """One machine type, or what several have in common."""
 
@@ -264,7 +261,6 @@ SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")  # all signs that are networks, for the same reason
 
 
-@frozen
 class Shown(Frozen):
     """Holds what a log shows of its machines."""
 
@@ -315,7 +311,6 @@ def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
     return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)
 
 
-@frozen
 class Network(Frozen):
     """Holds what rules ask about a network."""
 
@@ -338,7 +333,6 @@ def find_network(name: str | None) -> Network:
     return Network(**_load_tables("networks").get(name, {})) if name else Network()
 
 
-@frozen
 class NicFamily(Frozen):
     """Holds what rules ask about NICs."""
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from nccl_inspect.util.discovery import Package
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
 
 
-@frozen
 class Style(Frozen):
     """The look of a report; formats for programs use the last two fields only."""
 

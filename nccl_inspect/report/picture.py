@@ -14,7 +14,7 @@ from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind
 from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen, pick_fields
+from nccl_inspect.util.records import Frozen, pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -22,7 +22,6 @@ FOLD_ABOVE = 64  # ranks above which hosts are drawn instead of ranks
 UNKNOWN_HOST = "?"
 
 
-@frozen
 class DrawnLink(Frozen):
     """Two neighbors: of a ring (in its direction), of a tree (parent first), or of a connection line."""
 
@@ -35,7 +34,6 @@ class DrawnLink(Frozen):
     gdr: bool | str | None = None
 
 
-@frozen
 class DrawnShape(Frozen):
     """A ring or a tree, with the channels that have it."""
 
@@ -44,7 +42,6 @@ class DrawnShape(Frozen):
     links: tuple[tuple[int | None, int | None], ...] = ()  # of a tree: (parent, child)
 
 
-@frozen
 class View(Frozen):
     """One communicator; without rings and trees in the log, its connections."""
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import fold_names, ranges
 
@@ -60,7 +60,6 @@ def align_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
-@frozen
 class PathClass(Frozen):
     """Paths that look the same in a table."""
 
@@ -75,7 +74,6 @@ class PathClass(Frozen):
         return escape_controls(self.detail) + signs.get(gdr_word(self.gdr), "")
 
 
-@frozen
 class Grid(Frozen):
     """The paths between all ends: rank by rank, above 64 ranks host by host."""
 

@@ -31,7 +31,7 @@ from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, Link
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import conjugate, is_or_are, list_words, ranks_word, some_names
 
 
@@ -374,7 +374,6 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"half": failed})
 
 
-@frozen
 class Shared(Frozen):
     """Ranks that send, or receive, only through the same NIC."""
 
@@ -384,7 +383,6 @@ class Shared(Frozen):
     """Whether they do that with what they ``send`` or ``receive``."""
 
 
-@frozen
 class Idle(Frozen):
     """A host with NICs that nothing uses."""
 
@@ -403,7 +401,6 @@ class Idle(Frozen):
     evidence: Evidence
 
 
-@frozen
 class _Judged(Frozen):
     """A host whose ranks in the log are all connected with other hosts."""
 

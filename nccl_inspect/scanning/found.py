@@ -14,7 +14,7 @@ from nccl_inspect.ingest.lines import exceptions
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.ingest.lines.torn import Mended
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 
 TAIL = 100
 TAIL_WIDTH = 4096
@@ -22,7 +22,6 @@ _WIDTH = 400  # bytes of a line that is shown
 MAX_EXAMPLES = 20
 
 
-@record
 class Text(Record):
     """The part of a line after ``NCCL``: its level, and what the grammar makes of it."""
 
@@ -39,7 +38,6 @@ _SUMS = (
 )
 
 
-@record
 class Counts(Record):
     """Holds how sound a source was."""
 
@@ -135,7 +133,6 @@ def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> No
         examples.append((number, line[:_WIDTH]))
 
 
-@record
 class Edge(Record):
     """Connection lines of one thread that differ in the channel only."""
 

@@ -19,7 +19,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.scanning import excerpts
 from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode, encode, escape_controls
 
 _FIELD = re.compile(r"\{[^{}]*\}")
@@ -73,7 +73,6 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word not in _IDLE]
 
 
-@record
 class Meaning(Record):
     """A recognised line."""
 

@@ -20,7 +20,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import Actor, Actors
-from nccl_inspect.util.records import Slotted, record
+from nccl_inspect.util.records import Slotted
 from nccl_inspect.util.times import line_seconds
 
 _TOGETHER = 6.0
@@ -325,7 +325,6 @@ _SLACK = 1.5
 """Seconds within which the order of lines says more than times: many lines have whole seconds only."""
 
 
-@record
 class Incident(Slotted):
     """An incident is one thing that happened to processes."""
 

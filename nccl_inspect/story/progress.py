@@ -40,7 +40,7 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word
 
@@ -449,7 +449,6 @@ class Table:
         return found.union(set(range(comm.nranks)) - {begin.member for begin in comm.begins} if is_world else ())
 
 
-@frozen
 class _Call(Frozen):
     """A call in which ranks wait."""
 

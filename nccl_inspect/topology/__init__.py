@@ -25,7 +25,7 @@ from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 
 def bus_number(bus_id: str) -> int | None:
@@ -34,7 +34,6 @@ def bus_number(bus_id: str) -> int | None:
     return int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,15}", digits) else None
 
 
-@frozen
 class Gpu(Frozen):
     """One GPU, as far as the source names it."""
 
@@ -44,7 +43,6 @@ class Gpu(Frozen):
     gdr: bool | None = None  # whether its driver supports GPUDirect RDMA
 
 
-@frozen
 class Nic(Frozen):
     """One NIC, or one port of it."""
 
@@ -58,7 +56,6 @@ class Nic(Frozen):
     """``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` by the GPU's place in :attr:`Topology.devices`."""
 
 
-@frozen
 class Topology(Frozen):
     """The GPUs and NICs of a machine (with multi-node NVLink: of several) and what joins them."""
 

@@ -1,12 +1,12 @@
 """The package's dataclasses: all that Python generates for each of them is written once, or made on first use.
 
-For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So they
-inherit from :class:`Record` (or :class:`Slotted`, if each object is equal to itself only) and are declared with
-:func:`record`, which generates a constructor only for a class that has many objects; those that never change are
-declared with :func:`frozen` and inherit from :class:`Frozen`, whose one constructor takes eight times as long as a
-generated one. To declare a ``NamedTuple`` takes four times as long: they are for what is made often, or used as a
-tuple. What Python knows of a dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``,
-``match``, ``inspect.signature``, ``help``).
+For the classes here, generating it when their modules are loaded would take a fifth of the time of a short run. So a
+class becomes a dataclass by what it inherits from: :class:`Record`, :class:`Slotted` if each object is equal to itself
+only, or :class:`Frozen` if objects never change. A constructor is generated only for a class that has many objects, and
+none for those that never change, whose one constructor takes eight times as long as a generated one. To declare a
+``NamedTuple`` takes four times as long: they are for what is made often, or used as a tuple. What Python knows of a
+dataclass is made when somebody asks for it (``fields``, ``replace``, ``asdict``, ``match``, ``inspect.signature``,
+``help``).
 """
 
 from __future__ import annotations
@@ -15,11 +15,55 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass, replace
 from functools import cache
 from inspect import get_annotations, signature
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
-
-_Kind = TypeVar("_Kind", bound=type)
+from typing import TYPE_CHECKING, Any, Self, cast, dataclass_transform
 
 _FEW = 100  # objects of a class that take less time to make without a constructor of its own than to generate it
+
+
+@dataclass_transform(field_specifiers=(field,))
+class _Kind(type):
+    """The type of a dataclass: each field has a slot instead of a default in the body of the class."""
+
+    _declared: dict[str, object]
+    """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        """Return the class, whose constructor is generated for the objects after the first few, unless it is frozen."""
+        inherited: dict[str, object] = bases[0]._declared if bases else {}  # type: ignore[attr-defined]
+        own = {
+            field: body.pop(field, MISSING)
+            for field, annotation in body.get("__annotations__", {}).items()
+            if "ClassVar[" not in str(annotation)  # a text, or what it stands for
+        }
+        slots = (*body.get("__slots__", ()), *(field for field in own if field not in inherited))
+        made: Any = super().__new__(cls, name, bases, body | {"__slots__": slots, "_declared": inherited | own})
+        left = _FEW
+
+        def init(self: Any, *given: Any, **values: Any) -> None:
+            """Do for the first few objects of a class what the generated constructor will do."""
+            nonlocal left
+            left -= 1
+            if left < 0:
+                made.__init__ = cast(Any, _make_dataclass(made)).__init__
+                made.__init__(self, *given, **values)
+                return
+            _fill(self, given, values)
+            if hasattr(made, "__post_init__"):
+                self.__post_init__()
+
+        if not issubclass(cls, _FrozenKind):
+            made.__init__ = init
+        return made
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _FrozenKind(_Kind):
+    """The type of a dataclass that never changes."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class _NamedKind(_FrozenKind):  # type: ignore[misc]  # no dataclass itself
+    """The type of a dataclass whose fields are given by name, as far as type checkers and ``signature`` know."""
 
 
 class _OfDataclass:
@@ -29,12 +73,12 @@ class _OfDataclass:
         self._name = name
 
     def __get__(self, _record: object, kind: Any) -> Any:
-        if kind._declared is Slotted._declared:
+        if kind.__module__ == __name__:
             raise AttributeError(self._name)  # the bases here are none themselves
         return getattr(_make_dataclass(kind), self._name)
 
 
-class Slotted:
+class Slotted(metaclass=_Kind):
     """Base of dataclasses with slots, each of whose objects is equal to itself only."""
 
     __slots__ = ()
@@ -43,9 +87,6 @@ class Slotted:
     __signature__ = _OfDataclass()
     if not TYPE_CHECKING:  # a type checker goes by the fields
         __match_args__ = _OfDataclass()
-    _declared = dict[str, object]()  # noqa: RUF012 - an annotation would make it a field for typing.get_type_hints
-    """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
-    _by_name = False  # whether fields are given by name only, as far as type checkers and `inspect.signature` know
 
     def with_fields(self, **changed: object) -> Self:
         """Return the same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes.
@@ -61,13 +102,10 @@ class Slotted:
             raise TypeError(f"{kind.__name__} has no field '{next(iter(changed))}'")
         return made
 
-    def __replace__(self, **changed: object) -> Self:
-        """Return what ``copy.replace`` calls from Python 3.13 on."""
-        made: Self = replace(cast(Any, self), **changed)
-        return made
+    __replace__ = cast(Any, replace)  # what ``copy.replace`` calls from Python 3.13 on
 
 
-class Record(Slotted):
+class Record(Slotted, metaclass=_Kind):
     """Base of dataclasses: equal when all fields are, shown with all fields; but for those with ``compare=False``."""
 
     __slots__ = ()
@@ -88,12 +126,12 @@ class Record(Slotted):
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-class Deferring(Record):
+class Deferring(Record, metaclass=_Kind):
     """Base of dataclasses some of whose fields are made when somebody asks for them."""
 
     __slots__ = ("_pending",)
     if TYPE_CHECKING:
-        _pending: Any
+        _pending: Any = field(init=False)
 
     def defer(self, **fields: Callable[[], object]) -> Self:
         """Make the values of these fields when they are first asked for."""
@@ -126,7 +164,7 @@ def _names(record: Any) -> list[str]:
     return [name for name, default in own if not isinstance(default, Field) or default.compare]
 
 
-class Frozen(Record):
+class Frozen(Record, metaclass=_FrozenKind):
     """Base of dataclasses that never change."""
 
     __slots__ = ()
@@ -141,55 +179,10 @@ class Frozen(Record):
         raise FrozenInstanceError(f"cannot delete field '{name}'")
 
 
-@dataclass_transform(field_specifiers=(field,))
-def record(kind: _Kind) -> _Kind:
-    """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
-    made: Any = _add_slots(kind)
-    left = _FEW
+class Named(Frozen, metaclass=_NamedKind):
+    """Base of dataclasses that never change and whose fields are given by name."""
 
-    def init(self: Any, *given: Any, **values: Any) -> None:
-        """Do for the first few objects of a class what the generated constructor will do."""
-        nonlocal left
-        left -= 1
-        if left < 0:
-            made.__init__ = cast(Any, _make_dataclass(made)).__init__
-            made.__init__(self, *given, **values)
-            return
-        _fill(self, given, values)
-        if hasattr(made, "__post_init__"):
-            self.__post_init__()
-
-    made.__init__ = init
-    return cast(_Kind, made)
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen(kind: _Kind) -> _Kind:
-    """Declare a dataclass that inherits from :class:`Frozen`."""
-    return cast(_Kind, _add_slots(kind))
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def keyword_only(kind: _Kind) -> _Kind:
-    """Declare a dataclass that inherits from :class:`Frozen` and whose fields are given by name."""
-    made: Any = _add_slots(kind)
-    made._by_name = True
-    return cast(_Kind, made)
-
-
-def _add_slots(kind: Any) -> Any:
-    """Return the class with a slot for each of its fields instead of a default in its body."""
-    body = {name: value for name, value in kind.__dict__.items() if name not in ("__dict__", "__weakref__")}
-    own = {
-        name: body.pop(name, MISSING)
-        for name, annotation in body.get("__annotations__", {}).items()
-        if "ClassVar[" not in str(annotation)  # a text, or what it stands for
-    }
-    body["__slots__"] = tuple(name for name in own if name not in kind._declared)
-    body["_declared"] = kind._declared | own
-    made = type(kind)(kind.__name__, kind.__bases__, body)
-    made.__qualname__ = kind.__qualname__
-    return made
+    __slots__ = ()
 
 
 @cache
@@ -201,9 +194,9 @@ def _make_dataclass(kind: type[Slotted]) -> type:
         for name, default in kind._declared.items()
     ]
     body = {name: getattr(kind, name) for name in ("__doc__", "__post_init__") if hasattr(kind, name)}
-    never_changes = issubclass(kind, Frozen)
+    is_frozen, is_named = (issubclass(kind, base) for base in (Frozen, Named))
     made: Any = make_dataclass(
-        kind.__name__, own, namespace=body, eq=False, repr=False, frozen=never_changes, kw_only=kind._by_name
+        kind.__name__, own, namespace=body, eq=False, repr=False, frozen=is_frozen, kw_only=is_named
     )
     made.__signature__ = signature(made)
     return cast(type, made)
@@ -213,11 +206,7 @@ def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
     """Give an object the values of its fields: the given ones, or their defaults."""
     kind: Any = type(made)
     places = _parameters(kind)
-    if len(given) > len(places):
-        raise TypeError(f"{kind.__name__} has {len(places)} fields, not {len(given)}")
-    for (name, _, put), value in zip(places, given, strict=False):
-        if name in values:
-            raise TypeError(f"{kind.__name__} has two values for '{name}'")
+    for (_, _, put), value in zip(places, given, strict=False):
         put(made, value)
     for name, default, put in places[len(given) :]:
         value = values.pop(name, default)
@@ -228,8 +217,8 @@ def _fill(made: Any, given: Sequence[Any], values: dict[str, Any]) -> None:
                 raise TypeError(f"{kind.__name__} lacks '{name}'")
             value = factory()
         put(made, value)
-    if values:
-        raise TypeError(f"{kind.__name__} has no field '{next(iter(values))}'")
+    if values or len(given) > len(places):
+        raise TypeError(f"{kind.__name__} has no field for {given[len(places) :] or values}")
 
 
 @cache
@@ -246,7 +235,7 @@ def slots(kind: Any) -> dict[str, Callable[[Any, Any], None]]:
 
 def values(record: Slotted) -> tuple[Any, ...]:
     """Return the values of all fields, from which :func:`restore` makes the record."""
-    return tuple([getattr(record, name) for name in record._declared])
+    return tuple([getattr(record, name) for name in type(record)._declared])
 
 
 def restore(kind: Any, values: Sequence[Any]) -> Any:

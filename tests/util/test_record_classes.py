@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Deferring, Frozen, Record, keyword_only, record
+from nccl_inspect.util.records import Deferring, Named, Record
 
 MANY = 200
 """Objects after which a class has a constructor of its own."""
 
 
-@record
 class Sample(Record):
     """With all that a field can have."""
 
@@ -35,7 +34,6 @@ class Sample(Record):
         self.words = f"{self.count} of {self.name}"
 
 
-@record
 class Longer(Sample):
     """With a field more than its base."""
 
@@ -68,7 +66,6 @@ def test_they_are_dataclasses_with_slots() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    @record
     class Own(Record):
         name: str
         count: int = 0
@@ -81,7 +78,6 @@ def test_wrong_arguments_are_refused() -> None:
                 Own(*given, **values)
 
 
-@record
 class Plain(Record):
     """One that pickle makes again from the values of its fields."""
 
@@ -94,7 +90,6 @@ def test_they_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(plain)) == plain
 
 
-@record
 class Late(Deferring):
     """One with a field that is made when it is asked for."""
 
@@ -121,8 +116,7 @@ def test_fields_made_later_are_made_once_or_again_after_an_interrupt_and_what_is
             _ = late.wordz  # type: ignore[attr-defined]
 
 
-@keyword_only
-class Called(Frozen):
+class Called(Named):
     """One whose fields are given by name."""
 
     count: int = 0

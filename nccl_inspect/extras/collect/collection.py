@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 from nccl_inspect.util import secrets
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.secrets import mask_secrets
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -30,7 +30,6 @@ _MAX_WORDS = 2000
 _AFTER_KILL = 1  # seconds to wait for a process that was killed: one that hangs in a driver does not end
 
 
-@frozen
 class Command(Frozen):
     """Holds what is run, and where its output goes."""
 
@@ -130,7 +129,6 @@ _AT_ONCE = 8
 _MANIFEST = ".json"
 
 
-@frozen
 class Outcome(Frozen):
     """Holds how one command ended."""
 
@@ -139,7 +137,6 @@ class Outcome(Frozen):
     problem: str | None = None
 
 
-@frozen
 class Wanted(Frozen):
     """Holds what to collect: a selector or a number of a job, and for Kubernetes where it is, if not where one is."""
 

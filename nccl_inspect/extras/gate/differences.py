@@ -22,14 +22,13 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, Record
 from nccl_inspect.util.wording import count, list_words, ranges, ranks_word
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
 """What is compared, causes before effects."""
 
 
-@record
 class Change(Record):
     """One difference between the runs."""
 
@@ -51,7 +50,6 @@ class Change(Record):
         return "new" if self.before is None else "gone" if self.after is None else "changed"
 
 
-@frozen
 class CausalChain(Frozen):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
@@ -61,7 +59,6 @@ class CausalChain(Frozen):
     fix: list[str]  # how to make B like A: the first step for the first finding, and how to revert the causes
 
 
-@record
 class Difference(Record):
     """Two runs compared."""
 

@@ -21,7 +21,7 @@ from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import Alike, order
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.toml import Table, load
 from nccl_inspect.util.wording import count, list_words, ranges
 
@@ -29,7 +29,6 @@ STATES = ("broken", "undecided", "kept")
 _MAX_EVIDENCE = 3
 
 
-@frozen
 class Answer(Frozen):
     """An answer of the log to an expectation."""
 
@@ -43,7 +42,6 @@ class Answer(Frozen):
     wanted: str = ""
 
 
-@frozen
 class Expectation(Frozen):
     """One line of a policy."""
 
@@ -52,7 +50,6 @@ class Expectation(Frozen):
     ask: Callable[[Job], Iterable[Answer]]  # gives at least one answer, and one for each thing that breaks it
 
 
-@frozen
 class Checked(Frozen):
     """A job checked against a policy."""
 
@@ -80,7 +77,6 @@ class Checked(Frozen):
         return self.state == "kept" or (self.state == "undecided" and not strict)
 
 
-@frozen
 class Policy(Frozen):
     """Expectations of a file."""
 

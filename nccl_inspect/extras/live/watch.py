@@ -38,7 +38,7 @@ from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.report.digest import reason
 from nccl_inspect.util.discovery import suggest_path
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
 
@@ -313,7 +313,6 @@ _PACKED = b"\x1f\x8b"
 _REST = 5  # looking may take this part of the time at most: a sixth, however large the job
 
 
-@frozen
 class Timing(Frozen):
     """Holds how often and how soon; all in seconds."""
 

@@ -23,7 +23,7 @@ from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.records import Record
 
 LOOK_AHEAD = 4 << 20  # bytes that decide whether a source is torn
 _BLOCK = 4096
@@ -50,7 +50,6 @@ class Numbered(NamedTuple):
     cut: bool = False  # whether its end is missing
 
 
-@record
 class Mended(Record):
     """Holds what a scanner has to know of lines that do not simply follow each other."""
 

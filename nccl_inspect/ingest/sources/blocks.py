@@ -23,7 +23,7 @@ from nccl_inspect.ingest.sources.streams import (
     grown,
     peek,
 )
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls, has_line_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ Progress = Callable[[int, int | None], None]
 """Account how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
 
 
-@frozen
 class Source(Frozen):
     """One stream of log bytes."""
 

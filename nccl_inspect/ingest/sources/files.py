@@ -20,7 +20,7 @@ from nccl_inspect.ingest.sources.log_detection import OTHER, OWN, UNKNOWN
 from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.remote import Remote
@@ -33,7 +33,6 @@ MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be rea
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
-@frozen
 class File(Frozen):
     """Something that is read: a log or an archive of logs."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import StreamError
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.secrets import mask_secrets
 
 _WEB = re.compile(r"https?://[^?#]*")
@@ -18,7 +18,6 @@ WHOLE = 4 << 20  # bytes up to which an object is fetched by one request: a stor
 _MAX_WORDS = 200
 
 
-@frozen
 class Remote(Frozen):
     """An object in a store; opened like a path, in whatever process."""
 

@@ -25,7 +25,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.topology import bus_number
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import list_words
 
 CERTAIN, LIKELY = "certain", "likely"
@@ -43,7 +43,6 @@ _FEWEST_INODES = 16
 _SHM = "/dev/shm"  # noqa: S108 - it is not opened
 
 
-@frozen
 class Sighting(Frozen):
     """A fault seen on a machine."""
 
@@ -321,7 +320,6 @@ _FINDERS: dict[str, Callable[..., Iterator[Sighting]]] = {
 """By the names in the table of faults."""
 
 
-@frozen
 class Fault(Frozen):
     """A possible fault of a machine."""
 

@@ -15,7 +15,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class Case(NamedTuple):
         return Evidence(self.pod.file, line or self.container.line or 1, f"{where}: {text}")
 
 
-@frozen
 class Change(Frozen):
     """A change of a pod's spec."""
 

@@ -34,7 +34,7 @@ from nccl_inspect.model.communicators.communicator import (
 from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Record, Slotted, record
+from nccl_inspect.util.records import Record, Slotted
 
 MAX_QUESTIONS = 1_000_000  # how often a burst of one process is compared with a communicator: about a second's work
 Ends: TypeAlias = tuple[int, int | None, bool]
@@ -120,7 +120,6 @@ class _Candidates:
         return lives.at(place)
 
 
-@record
 class Unit(Slotted):
     """A burst, or a part of one, with the members it may belong to."""
 
@@ -132,7 +131,6 @@ class Unit(Slotted):
     """The ids of those that have what it wants, as far as they are not struck out yet."""
 
 
-@record
 class Attribution(Record):
     """Holds what became of the loose bursts."""
 

@@ -26,7 +26,7 @@ from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.fold import Burst, ProcessLog, Step, source_and_line
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Record, Slotted, record
+from nccl_inspect.util.records import Record, Slotted
 
 _OF_COMMUNICATORS = (
     *(events.CommInit, events.CommSplit, events.CommNoColor),
@@ -57,7 +57,6 @@ def with_more(some: list[_Thing] | tuple[()], *more: _Thing) -> list[_Thing]:
     return some
 
 
-@record
 class Member(Slotted):
     """One rank of one communicator, as its process shows it."""
 
@@ -123,7 +122,6 @@ def _names(bus_id: str | None, nvml_dev: int | None, cuda_dev: int | None) -> fr
     return frozenset([str(name) for name in names if name is not None])
 
 
-@record
 class ProcessMembers(Record):
     """The communicators of one process and the bursts that name none."""
 
@@ -410,7 +408,6 @@ _LONGEST_NAME = 160  # a split of a split of a split has such a name; one of hun
 _MAX_LISTED = 1 << 21  # ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks
 
 
-@record
 class Communicator(Slotted):
     """A communicator with all its members that the log shows."""
 

@@ -29,13 +29,12 @@ from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
 from nccl_inspect.model.statements.index import Statement
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Record, record, values
+from nccl_inspect.util.records import Record, values
 
 _MAX_FRAGMENTS = 256
 """Communicators distinguished by their connection lines only; each line is compared with all of them."""
 
 
-@record
 class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 

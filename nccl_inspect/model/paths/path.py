@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.records import Record, Slotted, record, values
+from nccl_inspect.util.records import Record, Slotted, values
 
 SIDES = ("send", "receive")
 """The ends of a network connection; what prints one names it so."""
 
 
-@record
 class AlsoPath(Record):
     """A second way between the same ranks, in another communicator or on another channel."""
 
@@ -54,7 +53,6 @@ P2P_CLASSES = ("NV", "PIX", "PXB")
 """Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""
 
 
-@record
 class PathKind(Slotted):
     """Holds what many paths have in common: all but ranks, hosts, GPUs, communicators and evidence.
 
@@ -111,7 +109,6 @@ class PathKind(Slotted):
         return ",".join(sorted(names)) or None
 
 
-@record
 class Path(Record):
     """Holds how data goes from one rank to another; what its kind has, it has, too."""
 

@@ -12,13 +12,12 @@ from itertools import chain
 
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import decode, encode
 
 _BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
 
-@frozen
 class Shown(Frozen):
     """Holds what it printed."""
 
