@@ -37,17 +37,6 @@ _PATH = frozenset("./*?[")  # no command has these characters, so a name with on
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
-_EXAMPLES = """
-Examples:
-  nccl-inspect job.log                            verdict, paths, findings: short for summarize
-  kubectl logs job/llama | nccl-inspect
-  nccl-inspect summarize job.log --format json --fail-on error
-  nccl-inspect diff yesterday.log today.log       what changed, and why
-  nccl-inspect check job.log --policy good.toml   a gate for CI pipelines
-  nccl-inspect paths job.log --verdict fallback   pairs that are slower than they should be
-  nccl-inspect hosts job.log                      hosts, worst first
-  nccl-inspect rules                              the list of rules
-"""
 
 
 class _Help(click.HelpFormatter):
@@ -132,7 +121,6 @@ def _width() -> int:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EXAMPLES,
     invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="nccl-inspect")
@@ -149,6 +137,16 @@ def cli(ctx: click.Context) -> None:
     3 no readable input (a gate: or not all readable), or no NCCL line in it;
     130 interrupted, 143 after SIGTERM (what was read so far is reported);
     141 the reader of the output closed it.
+
+    Examples:
+      nccl-inspect job.log                            verdict, paths, findings: short for summarize
+      kubectl logs job/llama | nccl-inspect
+      nccl-inspect summarize job.log --format json --fail-on error
+      nccl-inspect diff yesterday.log today.log       what changed, and why
+      nccl-inspect check job.log --policy good.toml   a gate for CI pipelines
+      nccl-inspect paths job.log --verdict fallback   pairs that are slower than they should be
+      nccl-inspect hosts job.log                      hosts, worst first
+      nccl-inspect rules                              the list of rules
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

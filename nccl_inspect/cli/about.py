@@ -15,19 +15,12 @@ from nccl_inspect.report.tables import UNBOUNDED
 from nccl_inspect.report.words import block
 from nccl_inspect.util.records import pick_fields
 
-_RULES = """
-Examples:
-  nccl-inspect rules
-  nccl-inspect rules --category gpudirect
-  nccl-inspect rules --search 'efa tcp'
-  nccl-inspect rules --format json -o rules.json
-"""
 _NAMES = ("name", "category", "severity", "title")
 _BESIDE = 56  # columns that name, category and severity take beside the title
 _MIN_TITLE = 20
 
 
-@click.command(epilog=_RULES, short_help="List the rules.")
+@click.command(short_help="List the rules.")
 @click.option(
     "--category",
     "categories",
@@ -42,7 +35,14 @@ _MIN_TITLE = 20
 @shared.format_option(("table", "json"))
 @shared.output_options
 def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Output) -> None:
-    """List the rules: name, category, usual severity and what is wrong when a rule finds something."""
+    """List the rules: name, category, usual severity and what is wrong when a rule finds something.
+
+    Examples:
+      nccl-inspect rules
+      nccl-inspect rules --category gpudirect
+      nccl-inspect rules --search 'efa tcp'
+      nccl-inspect rules --format json -o rules.json
+    """
     words = search.lower().split()
     listed = [entry.rule for entry in list_rules() if not categories or entry.rule.category in categories]
     texts = {rule.name: f"{rule.name} {rule.title} {rule.page}".lower() for rule in listed} if words else {}
@@ -65,22 +65,21 @@ def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Outpu
     out.write(text)
 
 
-_COMPLETION = """
-Examples:
-  nccl-inspect completion bash > ~/.nccl-inspect.bash
-  eval "$(nccl-inspect completion zsh)"
-"""
 _SPLIT, _SPLIT_ONCE = 'string split ","', 'string split --max 1 ","'
 """How Click's script for fish splits a kind and its value: descriptions contain commas."""
 
 
-@click.command(epilog=_COMPLETION, short_help="Print a shell completion script.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="bash|zsh|fish")
 @shared.output_options
 def completion(shell: str, out: shared.Output) -> None:
     """Print a script that makes the shell complete commands, options, rules, formats, platforms and files.
 
     Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.
+
+    Examples:
+      nccl-inspect completion bash > ~/.nccl-inspect.bash
+      eval "$(nccl-inspect completion zsh)"
     """
     out.write(completion_script(shell))
 
@@ -93,18 +92,16 @@ def completion_script(shell: str) -> str:
     return (source.source_template % source.source_vars()).replace(_SPLIT, _SPLIT_ONCE).strip()
 
 
-_HELP = """
-Examples:
-  nccl-inspect help
-  nccl-inspect help paths
-"""
-
-
-@click.command(epilog=_HELP, short_help="Print the help of a command.")
+@click.command(short_help="Print the help of a command.")
 @click.argument("name", metavar="[COMMAND]", required=False)
 @click.pass_context
 def help(ctx: click.Context, name: str | None) -> None:
-    """Print the help of a command, like --help; without COMMAND, the list of commands."""
+    """Print the help of a command, like --help; without COMMAND, the list of commands.
+
+    Examples:
+      nccl-inspect help
+      nccl-inspect help paths
+    """
     program = ctx.find_root()
     assert isinstance(program.command, click.Group)
     if name is None:

@@ -27,14 +27,9 @@ from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_l
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
 _MAX_BYTES = 8 << 20  # size of a generation of remembered messages
-_EXAMPLES = """
-Examples:
-  nccl-inspect annotate job.log | less -R
-  nccl-inspect annotate job.log --only-nccl -o job.annotated
-"""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each kind of NCCL line.")
+@click.command(short_help="Print the log with a note below each kind of NCCL line.")
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
 @shared.output_options
@@ -42,6 +37,10 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
     """Print the log and explain the lines of NCCL, its plugins, PyTorch or a launcher in short notes below them.
 
     Each kind of line is explained once, where it first appears.
+
+    Examples:
+      nccl-inspect annotate job.log | less -R
+      nccl-inspect annotate job.log --only-nccl -o job.annotated
     """
     out.write_lines(_annotate_logs(shared.inputs_or_stdin(logs), _Margin(engine.load_grammar(), only_nccl, out.style)))
 

@@ -24,18 +24,9 @@ from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.wording import count
 
 _LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
-_EXAMPLES = """
-Examples:
-  nccl-inspect events job.log -o events.parquet
-  nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
-  nccl-inspect events job.log --level WARN | jq -r .message
-  nccl-inspect events job.log --format arrow | python analyse.py
-
-Exit status: 130 Ctrl-C; FILE is not written.
-"""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Export typed events as parquet, arrow, csv or jsonl.")
+@click.command(short_help="Export typed events as parquet, arrow, csv or jsonl.")
 @shared.inputs
 @shared.target_option("Write to FILE; its suffix sets the format. FILE.gz is compressed.")
 @click.option(
@@ -80,6 +71,14 @@ def command(
     All events of all logs share one schema, so tables of different runs can be combined; --kind keeps the columns
     of the named classes only, and Parquet those that the log fills, unless --all-columns is given. Ranks are those
     of the communicator that printed the line. Memory use stays flat.
+
+    Examples:
+      nccl-inspect events job.log -o events.parquet
+      nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
+      nccl-inspect events job.log --level WARN | jq -r .message
+      nccl-inspect events job.log --format arrow | python analyse.py
+
+    Exit status: 130 Ctrl-C; FILE is not written.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
     wanted, numbers, seen = writers.find_kinds(kinds), selection.parse_ranges("pid", pids), Counter[str]()

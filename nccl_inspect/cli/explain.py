@@ -18,17 +18,9 @@ from nccl_inspect.util.text import decode, escape_controls
 
 _MAX_PIPED = 1 << 20  # bytes: more than any line has
 _MAX_LINES = 100
-_EXAMPLES = """
-Examples:
-  nccl-inspect explain socket-instead-of-efa
-  nccl-inspect explain 'vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM'
-  nccl-inspect explain 'Connected all rings, use ring PXN 0 GDR 1'
-  nccl-inspect explain 'NET/IB : No device found.' 'Using network Socket'
-  grep WARN job.log | nccl-inspect explain
-"""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
+@click.command(short_help="Explain a rule or lines of a log.")
 @click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=shared.complete_rules)
 @shared.output_options
 def command(what: tuple[str, ...], out: shared.Output) -> None:
@@ -36,6 +28,13 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
     Give a line with its prefix or only the message; quote it so that the shell does not change it. Several lines, each
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
+
+    Examples:
+      nccl-inspect explain socket-instead-of-efa
+      nccl-inspect explain 'vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM'
+      nccl-inspect explain 'Connected all rings, use ring PXN 0 GDR 1'
+      nccl-inspect explain 'NET/IB : No device found.' 'Using network Socket'
+      grep WARN job.log | nccl-inspect explain
     """
     if what in ((), ("-",)):
         if sys.stdin is None or sys.stdin.isatty():

@@ -1,7 +1,7 @@
 """What ``--help`` and the manual pages say: options by purpose, what the exit statuses mean, examples that fit.
 
-A command states what is its own: options, a docstring, and an epilog with ``Examples:`` and, where its statuses mean
-something else than those of most commands, ``Exit status: 0 …; 1 …``. The rest is here, once for all.
+A command states what is its own: options, and a docstring with ``Examples:`` and, where its statuses mean something
+else than those of most commands, ``Exit status: 0 …; 1 …``. The rest is here, once for all.
 """
 
 from __future__ import annotations
@@ -137,25 +137,26 @@ def statuses(command: click.Command) -> list[Row]:
     reads = any(parameter.name in _INPUTS for parameter in command.params)
     usual = (0, 2, *((1,) if is_gate else ()), *((3, 130) if reads else ()))
     meanings = {status: STATUSES[status] for status in usual} | ({3: GATE} if is_gate else {})
-    for text in (command.epilog or "", inspect.cleandoc(command.help or "")):
-        sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
-        parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
-        if len(parts) > 1:
-            own = zip(map(int, parts[1::2]), parts[2::2], strict=True)
-            meanings |= {status: f"{capitalize(words.rstrip(';,. '))}." for status, words in own}
-            break
+    sentence = next((part for part in _full_text(command).split("\n\n") if part.startswith(_STATUS)), "")
+    parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
+    own = zip(map(int, parts[1::2]), parts[2::2], strict=True)
+    meanings |= {status: f"{capitalize(words.rstrip(';,. '))}." for status, words in own}
     return [(str(status), meanings[status]) for status in sorted(meanings)]
+
+
+def _full_text(command: click.Command) -> str:
+    return "\n\n".join(map(inspect.cleandoc, filter(None, (command.help, command.epilog))))
 
 
 def paragraphs(command: click.Command) -> list[str]:
     """Return what a command does, without its exit statuses."""
-    text = inspect.cleandoc(command.help or "").split("\n\n")
-    return [" ".join(paragraph.split()) for paragraph in text if not paragraph.startswith(_STATUS)]
+    text = _full_text(command).split("\n\n")
+    return [" ".join(paragraph.split()) for paragraph in text if not paragraph.startswith((_STATUS, _EXAMPLES))]
 
 
 def examples(command: click.Command) -> list[Example]:
     """Return the examples of a command."""
-    _, _, text = (command.epilog or "").partition(f"{_EXAMPLES}\n")
+    _, _, text = _full_text(command).partition(f"{_EXAMPLES}\n")
     found = []
     for line in filter(str.strip, text.partition("\n\n")[0].splitlines()):
         command_line, *note = re.split(r" {2,}", line.strip(), maxsplit=1)

@@ -35,18 +35,6 @@ from nccl_inspect.util.records import pick_fields
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50  # rows of a table beyond which it says how to narrow it
 _READABLE = 200  # columns of a matrix of hosts that still has the number of pairs
-_EXAMPLES = """
-Examples:
-  nccl-inspect paths job.log
-  nccl-inspect paths job.log --matrix
-  nccl-inspect paths job.log --by host
-  nccl-inspect paths job.log --matrix --format csv -o matrix.csv
-  nccl-inspect paths job.log --rank 3 --scope inter
-  nccl-inspect paths job.log --verdict fallback         paths that should be better
-  nccl-inspect paths job.log --slowest 20
-  nccl-inspect paths job.log --finding gdr-disabled
-  nccl-inspect paths job.log --transport NET/Socket --format csv -o tcp.csv
-"""
 _COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
     *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
     *("shared", "channels", "communicators", "verdict", "rules", "guessed", "expected"),
@@ -54,7 +42,7 @@ _COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
 )
 
 
-@click.command(epilog=_EXAMPLES, short_help="List the path of each rank pair, as a table or matrix.")
+@click.command(short_help="List the path of each rank pair, as a table or matrix.")
 @shared.inputs
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Print a matrix of ranks (of hosts above 64 ranks) instead of a table."
@@ -110,6 +98,17 @@ def command(
     should be a better path) or unknown. If the log does not show the communicator of all ranks, pairs are listed per
     communicator, with its own ranks. A narrow terminal shows the columns that fit; a file or a pipe gets all of them.
     A matrix of hosts that does not fit shows the worst path, and hosts that look alike as one.
+
+    Examples:
+      nccl-inspect paths job.log
+      nccl-inspect paths job.log --matrix
+      nccl-inspect paths job.log --by host
+      nccl-inspect paths job.log --matrix --format csv -o matrix.csv
+      nccl-inspect paths job.log --rank 3 --scope inter
+      nccl-inspect paths job.log --verdict fallback         paths that should be better
+      nccl-inspect paths job.log --slowest 20
+      nccl-inspect paths job.log --finding gdr-disabled
+      nccl-inspect paths job.log --transport NET/Socket --format csv -o tcp.csv
     """
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:

@@ -81,40 +81,29 @@ def _fits_rank(row: Any, fits: Fits) -> bool:
     return fits([] if row.rank is None else [row.rank], [row.host])
 
 
-_HOSTS = """
-Examples:
-  nccl-inspect hosts job.log
-  nccl-inspect hosts job.log --limit 5              the worst five
-  nccl-inspect hosts job.log --finding 'nic-*'      hosts named by such findings
-  nccl-inspect hosts job.log --format csv -o hosts.csv
-"""
-
-
-@click.command(epilog=_HOSTS, short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
+@click.command(short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
 @question(machine_answers.HOSTS, "host")
 @shared.finding_option("Only hosts named by these findings")
 def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
     """List hosts, worst first: by the severity of their findings, then by paths slower than expected.
 
     A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
+
+    Examples:
+      nccl-inspect hosts job.log
+      nccl-inspect hosts job.log --limit 5              the worst five
+      nccl-inspect hosts job.log --finding 'nic-*'      hosts named by such findings
+      nccl-inspect hosts job.log --format csv -o hosts.csv
     """
     rows = [row for row in machine_answers.list_hosts(job) if fits(row.ranks, [row.host])]
     rows = [row for row in rows if not rules or not rules.isdisjoint(row.findings)]
     return rows, "no host matches" if job.hosts else "the log names no host"
 
 
-_NICS = """
-Examples:
-  nccl-inspect nics job.log
-  nccl-inspect nics job.log --state idle            NICs that nothing uses
-  nccl-inspect nics job.log --host gpu-node-0001
-  nccl-inspect nics job.log --rank 3                the NICs of one rank
-  nccl-inspect nics job.log --format json -o nics.json
-"""
 _NO_NIC = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
 
 
-@click.command(epilog=_NICS, short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
+@click.command(short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
 @question(machine_answers.NICS, "NIC")
 @click.option(
     "--state",
@@ -130,6 +119,13 @@ def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     A NIC is idle if NCCL lists it, no connection line uses it, and other NICs of its host are used; it is unknown if
     the log is an excerpt or has no network connection of its host. Since NCCL 2.22 connections are made at first use:
     a NIC that is idle at the start of a log may be used later.
+
+    Examples:
+      nccl-inspect nics job.log
+      nccl-inspect nics job.log --state idle            NICs that nothing uses
+      nccl-inspect nics job.log --host gpu-node-0001
+      nccl-inspect nics job.log --rank 3                the NICs of one rank
+      nccl-inspect nics job.log --format json -o nics.json
     """
     everything = machine_answers.list_nics(job)
     rows = [row for row in everything if fits([*row.ranks, *row.pxn_ranks], [row.host])]
@@ -138,19 +134,12 @@ def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     return rows, none if everything else _NO_NIC
 
 
-_ENV = """
-Examples:
-  nccl-inspect env job.log
-  nccl-inspect env job.log --differs                variables that differ between ranks
-  nccl-inspect env job.log --rank 3
-  nccl-inspect env job.log --format csv -o env.csv
-"""
 _NO_VARIABLE = (
     "the log shows no variable; NCCL prints those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
 )
 
 
-@click.command(epilog=_ENV, short_help="List NCCL variables by value, with the ranks that have it and who set it.")
+@click.command(short_help="List NCCL variables by value, with the ranks that have it and who set it.")
 @question(rank_answers.ENV, "variable")
 @click.option("--differs", is_flag=True, help="Only variables whose values differ, or that only some ranks have.")
 def env(job: Job, fits: Fits, differs: bool) -> Answered:
@@ -158,22 +147,19 @@ def env(job: Job, fits: Fits, differs: bool) -> Answered:
 
     Set by: the environment, a configuration file (config) or a plugin. NCCL prints a variable when it uses it, so a
     rank without such a line may still have the variable.
+
+    Examples:
+      nccl-inspect env job.log
+      nccl-inspect env job.log --differs                variables that differ between ranks
+      nccl-inspect env job.log --rank 3
+      nccl-inspect env job.log --format csv -o env.csv
     """
     rows = [row for row in rank_answers.list_settings(job) if row.differs >= differs and fits(row.ranks, row.hosts)]
     none = "no variable differs between ranks" if differs else "no variable matches"
     return rows, none if job.environment else _NO_VARIABLE
 
 
-_RANKS = """
-Examples:
-  nccl-inspect ranks job.log
-  nccl-inspect ranks job.log --state suspect --state missing
-  nccl-inspect ranks job.log --host gpu-node-0001
-  nccl-inspect ranks job.log --format json -o ranks.json
-"""
-
-
-@click.command(epilog=_RANKS, short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
+@click.command(short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
 @question(rank_answers.RANKS, "rank")
 @click.option(
     "--state",
@@ -189,6 +175,12 @@ def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     States: suspect (the verdict points at it), failed (reports an error, in a job that failed), missing (no line in the
     log), silent (no line after the first error, while most others have some), seen (no communicator yet), begun (its
     communicator is incomplete), initialised (communicator complete, no connections), connected, ended (orderly).
+
+    Examples:
+      nccl-inspect ranks job.log
+      nccl-inspect ranks job.log --state suspect --state missing
+      nccl-inspect ranks job.log --host gpu-node-0001
+      nccl-inspect ranks job.log --format json -o ranks.json
     """
     everybody = rank_answers.list_ranks(job)
     rows = [row for row in everybody if (not states or row.state in states) and _fits_rank(row, fits)]
@@ -196,21 +188,12 @@ def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     return rows, none if everybody else "the log names no rank"
 
 
-_BANDWIDTH = """
-Examples:
-  nccl-inspect bandwidth job.log
-  nccl-inspect bandwidth job.log --platform p5.48xlarge
-  nccl-inspect bandwidth job.log --sizes            each message size; marks dips
-  all_reduce_perf -b 8 -e 8G -f 2 -g 8 | nccl-inspect bandwidth
-  nccl-inspect bandwidth job.log --format csv -o bandwidth.csv
-  nccl-inspect diff good.log bad.log                two runs, and what explains the change
-"""
 _NO_RESULT = (
     "the log has no results of a benchmark; run all_reduce_perf of nccl-tests on the same hosts, and give its output"
 )
 
 
-@click.command(epilog=_BANDWIDTH, short_help="Compare measured bandwidth with what the hardware should give.")
+@click.command(short_help="Compare measured bandwidth with what the hardware should give.")
 @question(machine_answers.BANDWIDTH, "result")
 @click.option("--sizes", "of_sizes", is_flag=True, help="One line for each message size; marks dips.")
 def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
@@ -220,6 +203,14 @@ def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
     all_reduce_bench, ds_bench, perftest, nvbandwidth, p2pBandwidthLatencyTest and NCCL Inspector; alone or in a log.
     The best size counts, not the average. Below 80 % of the least that is known of such hardware is low, an error below
     50 %. A size is a dip if smaller messages get more than twice as much. What is not judged says why.
+
+    Examples:
+      nccl-inspect bandwidth job.log
+      nccl-inspect bandwidth job.log --platform p5.48xlarge
+      nccl-inspect bandwidth job.log --sizes            each message size; marks dips
+      all_reduce_perf -b 8 -e 8G -f 2 -g 8 | nccl-inspect bandwidth
+      nccl-inspect bandwidth job.log --format csv -o bandwidth.csv
+      nccl-inspect diff good.log bad.log                two runs, and what explains the change
     """
     everything = machine_answers.list_bandwidths(job, of_sizes=of_sizes)
     rows = [row for row in everything if not row.hosts or fits([], row.hosts)]
@@ -228,16 +219,7 @@ def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
     return rows, "no result matches" if everything else _NO_RESULT
 
 
-_TIMINGS = """
-Examples:
-  nccl-inspect timings job.log
-  nccl-inspect timings job.log --limit 5            the five slowest
-  nccl-inspect timings job.log --rank 3
-  nccl-inspect timings job.log --format csv -o timings.csv
-"""
-
-
-@click.command(epilog=_TIMINGS, short_help="List how long each rank took to initialise, and in which phase.")
+@click.command(short_help="List how long each rank took to initialise, and in which phase.")
 @question(rank_answers.TIMINGS, "timing")
 def timings(job: Job, fits: Fits) -> Answered:
     """List how long each rank took to initialise each communicator, and which phase took most of it; the slowest first.
@@ -245,6 +227,12 @@ def timings(job: Job, fits: Fits) -> Answered:
     The phases: bootstrap (ranks find each other), topo (the machine), graphs (rings and trees), connections, kernels
     (CUDA loads them), alloc, allgathers and rest, as far as the release names them. Ranks wait for each other in
     bootstrap and allgathers: there the one with the shortest time came last.
+
+    Examples:
+      nccl-inspect timings job.log
+      nccl-inspect timings job.log --limit 5            the five slowest
+      nccl-inspect timings job.log --rank 3
+      nccl-inspect timings job.log --format csv -o timings.csv
     """
     everything = rank_answers.list_timings(job)
     rows = [row for row in everything if _fits_rank(row, fits)]
@@ -252,17 +240,10 @@ def timings(job: Job, fits: Fits) -> Answered:
     return rows, "no timing matches" if everything else none
 
 
-_MEMORY = """
-Examples:
-  nccl-inspect memory job.log
-  nccl-inspect memory job.log --memory GPU          without the memory of hosts
-  nccl-inspect memory job.log --rank 3 --limit 10
-  nccl-inspect memory job.log --format csv -o memory.csv
-"""
 _NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ALLOC"
 
 
-@click.command(epilog=_MEMORY, short_help="List what NCCL allocated, by rank, communicator and kind.")
+@click.command(short_help="List what NCCL allocated, by rank, communicator and kind.")
 @question(rank_answers.MEMORY, "row")
 @click.option(
     "--memory",
@@ -278,6 +259,12 @@ def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
     Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
     thread allocated between the first and the last line of its initialisation. The logs are read twice, so standard
     input cannot be used.
+
+    Examples:
+      nccl-inspect memory job.log
+      nccl-inspect memory job.log --memory GPU          without the memory of hosts
+      nccl-inspect memory job.log --rank 3 --limit 10
+      nccl-inspect memory job.log --format csv -o memory.csv
     """
     logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
     if logs == ["-"]:
@@ -287,16 +274,7 @@ def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
     return rows, "no allocation matches" if everything else _NO_ALLOCATION
 
 
-_TRAFFIC = """
-Examples:
-  nccl-inspect traffic job.log    (of a job with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING)
-  nccl-inspect traffic job.log --communicator world
-  nccl-inspect traffic job.log --format csv --by path -o paths.csv
-  nccl-inspect traffic job.log --format json --platform p5.48xlarge
-"""
-
-
-@click.command(epilog=_TRAFFIC, short_help="Show collectives by size and algorithm, and the bytes on each path.")
+@click.command(short_help="Show collectives by size and algorithm, and the bytes on each path.")
 @shared.inputs
 @shared.communicator_option()
 @click.option("--by", type=click.Choice(BY), default="operation", show_default=True, help="What each csv row is.")
@@ -310,6 +288,12 @@ def traffic(
 
     The log needs subsystem COLL; with TUNING it also names the algorithms, otherwise rings are assumed and marked.
     Times are estimates from the usual bandwidth of such paths; --platform narrows them.
+
+    Examples:
+      nccl-inspect traffic job.log    (of a job with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING)
+      nccl-inspect traffic job.log --communicator world
+      nccl-inspect traffic job.log --format csv --by path -o paths.csv
+      nccl-inspect traffic job.log --format json --platform p5.48xlarge
     """
     job = shared.read(logs, options)
     counted = count_traffic(job, selection.match_communicators(job, names))

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from nccl_inspect.pipeline.options import Options
 
 _BRIEF = ("text", "markdown")  # formats of `--brief`
-_EXAMPLES = """
-Examples:
-  nccl-inspect summarize job.log
-  kubectl logs llama-node-0-0 | nccl-inspect summarize
-  nccl-inspect summarize job.log --brief    (ten lines for a colleague)
-  nccl-inspect summarize rank*.log --format json -o job.json
-  nccl-inspect summarize job.log --format json --only verdict,findings
-  nccl-inspect summarize job.log --topology topo.txt    (nvidia-smi topo -m > topo.txt)
-  nccl-inspect summarize logs/ --job 2    (of a folder with several jobs)
-  nccl-inspect summarize job.log --fail-on error --select 'socket-*' --select gdr-disabled
-"""
 
 
 def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
@@ -41,7 +30,7 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
     return frozenset(wanted)
 
 
-@click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
+@click.command(short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
 @format_option(report.names(), report.load)
 @shared.gate_options
@@ -79,7 +68,18 @@ def command(
     options: Options,
     out: shared.Output,
 ) -> int:
-    """Report the verdict, job, network, paths and findings of one job."""
+    """Report the verdict, job, network, paths and findings of one job.
+
+    Examples:
+      nccl-inspect summarize job.log
+      kubectl logs llama-node-0-0 | nccl-inspect summarize
+      nccl-inspect summarize job.log --brief    (ten lines for a colleague)
+      nccl-inspect summarize rank*.log --format json -o job.json
+      nccl-inspect summarize job.log --format json --only verdict,findings
+      nccl-inspect summarize job.log --topology topo.txt    (nvidia-smi topo -m > topo.txt)
+      nccl-inspect summarize logs/ --job 2    (of a folder with several jobs)
+      nccl-inspect summarize job.log --fail-on error --select 'socket-*' --select gdr-disabled
+    """
     if cluster:
         print_stderr(f"--cluster {cluster}: no cluster is used: the log is read here")
     if is_brief and form not in _BRIEF:

@@ -14,15 +14,6 @@ from nccl_inspect.extras import draw as drawings
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report.picture import View, make_views
 
-_EXAMPLES = """
-Examples:
-  nccl-inspect topology job.log
-  nccl-inspect topology job.log --format svg -o job.svg
-  nccl-inspect topology job.log --format dot | dot -Tpng -o job.png
-  nccl-inspect topology job.log --communicator 'split 1*' --channel 0
-  nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
-"""
-
 
 def pick_largest(candidates: list[View]) -> list[View]:
     """Return the communicator that a picture shows by default: the largest one with links."""
@@ -32,7 +23,7 @@ def pick_largest(candidates: list[View]) -> list[View]:
     return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
 
 
-@click.command(epilog=_EXAMPLES, short_help="Show communicators with their rings and trees, as text or a picture.")
+@click.command(short_help="Show communicators with their rings and trees, as text or a picture.")
 @shared.inputs
 @shared.communicator_option("Default: all; in a picture, the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
@@ -51,6 +42,13 @@ def command(
 
     Each link shows its transport if the log has a connection line for it. Above 64 ranks, pictures show hosts instead
     of ranks. Machines are shown with --topology, or if the log holds NCCL's own topology (subsystem GRAPH).
+
+    Examples:
+      nccl-inspect topology job.log
+      nccl-inspect topology job.log --format svg -o job.svg
+      nccl-inspect topology job.log --format dot | dot -Tpng -o job.png
+      nccl-inspect topology job.log --communicator 'split 1*' --channel 0
+      nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
     """
     channels = selection.parse_ranges("channel", wanted)
     given = [machines.read(path) for path in options.topologies]

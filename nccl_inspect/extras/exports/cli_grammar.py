@@ -16,16 +16,8 @@ from nccl_inspect.scanning import meaning
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.grouping import group_values
 
-_EXAMPLES = """
-Examples:
-  nccl-inspect grammar
-  nccl-inspect grammar --dialect tcpxo
-  nccl-inspect grammar --export lnav --out nccl_log.json && lnav -i nccl_log.json
-  nccl-inspect grammar --export json | jq '.messages[].name'
-"""
 
-
-@click.command(epilog=_EXAMPLES, short_help="List known messages; export the grammar for lnav and as JSON.")
+@click.command(short_help="List known messages; export the grammar for lnav and as JSON.")
 @click.option(
     "--dialect", "dialects", multiple=True, metavar="NAME", help="Only these dialects: name or glob, such as tcpxo."
 )
@@ -46,6 +38,12 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
     """Count the recognized messages by dialect and family, list those of a dialect, or export them.
 
     lnav: a format with fields and SQL tables. json: every message with patterns, fields, releases and samples.
+
+    Examples:
+      nccl-inspect grammar
+      nccl-inspect grammar --dialect tcpxo
+      nccl-inspect grammar --export lnav --out nccl_log.json && lnav -i nccl_log.json
+      nccl-inspect grammar --export json | jq '.messages[].name'
     """
     texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
     productions = [production for text in texts for production in files.read(*text)]

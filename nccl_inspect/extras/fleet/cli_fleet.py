@@ -18,7 +18,7 @@ from nccl_inspect.cli import prepare_command, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
-from nccl_inspect.extras.fleet import library, texts
+from nccl_inspect.extras.fleet import library
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
 _KINDS = ("image", "release", "setting", "host", "nic", "gpu")
-_EXAMPLES = texts("examples")
 
 
 store_option = click.option(
@@ -34,16 +33,21 @@ store_option = click.option(
 )
 
 
-@click.group(epilog=_EXAMPLES["fleet"], short_help="Keep many jobs; find the host, NIC or image behind bad ones.")
+@click.group(short_help="Keep many jobs; find the host, NIC or image behind bad ones.")
 def command() -> None:
     """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
 
     'fleet add' judges logs and appends their jobs, 'fleet report' compares the bad jobs (failed or degraded) with the
     others, 'fleet query' runs SQL on the tables. Requires: pip install 'nccl-inspect[fleet]'.
+
+    Examples:
+      nccl-inspect fleet add logs/ --store /shared/fleet
+      nccl-inspect fleet report --store /shared/fleet --since 30d -o fleet.html
+      nccl-inspect fleet query "SELECT rule, count(*) FROM finding GROUP BY 1" --store /shared/fleet
     """
 
 
-@command.command("add", epilog=_EXAMPLES["add"], short_help="Judge logs and append their jobs to a store.")
+@command.command("add", short_help="Judge logs and append their jobs to a store.")
 @shared.inputs
 @store_option
 @click.option("--image", metavar="NAME", help="Container image of the jobs. Default: as manifests beside the logs say.")
@@ -62,6 +66,14 @@ def add(
     and any number of processes may add at the same time. Add a log when its job is over.
 
     With --cluster, workers must reach the logs and the store by the same names, and have nccl-inspect installed.
+
+    Examples:
+      nccl-inspect fleet add job-4711.log --store /shared/fleet
+      nccl-inspect fleet add 2026-11-28/ --store s3://bucket/fleet --jobs 8
+      nccl-inspect fleet add s3://logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
+      kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
+
+    Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
     """
     adding = library("nccl_inspect.extras.fleet.adding")  # loads pyarrow
     with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
@@ -94,7 +106,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
     return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
 
-@command.command("report", epilog=_EXAMPLES["report"], short_help="Report what the bad jobs of a store share.")
+@command.command("report", short_help="Report what the bad jobs of a store share.")
 @store_option
 @format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
@@ -107,6 +119,12 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     corrected for the number of comparisons (Holm), with at least three bad jobs and 1.5 times as many as expected. The
     jobs of a suspect are then set aside, so that hosts that shared them are cleared. Rates have Wilson intervals
     (95 %).
+
+    Examples:
+      nccl-inspect fleet report --store /shared/fleet
+      nccl-inspect fleet report --store /shared/fleet --since 7d --by host
+      nccl-inspect fleet report --store /shared/fleet -o fleet.html
+      nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/metrics/fleet.prom
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
     document = reporting.make_report(reporting.Store(store), since, by_kind or "")
@@ -114,7 +132,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     return 0
 
 
-@command.command("query", epilog=_EXAMPLES["query"], short_help="Run SQL on the tables of a store (DuckDB).")
+@command.command("query", short_help="Run SQL on the tables of a store (DuckDB).")
 @click.argument("sql")
 @store_option
 @format_option(("table", "csv", "json"))
@@ -124,6 +142,11 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
 
     Tables are job, host, nic, rank, path, finding, setting and bandwidth. Each row has its job, when that began, its
     verdict, whether it is bad, and the day. Nothing else can be read, and nothing written.
+
+    Examples:
+      nccl-inspect fleet query "SELECT verdict, count(*) FROM job GROUP BY 1" --store /shared/fleet
+      nccl-inspect fleet query "DESCRIBE finding" --store /shared/fleet
+      nccl-inspect fleet query "SELECT host, nic FROM nic WHERE state = 'idle'" --store /shared/fleet --format csv
     """
     duckdb = library("duckdb")
     opened = library("nccl_inspect.extras.fleet.store").Store(store)
