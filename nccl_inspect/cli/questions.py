@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from nccl_inspect import bandwidth as measurements
-from nccl_inspect.answers import Answer, field_names, selection
-from nccl_inspect.answers import machines as machine_answers
-from nccl_inspect.answers import ranks as rank_answers
-from nccl_inspect.answers.selection import Fits, PlaceFilter
+from nccl_inspect.answers import rows as answers
+from nccl_inspect.answers import selection
+from nccl_inspect.answers.rows import Answer
+from nccl_inspect.answers.selection import PlaceFilter
+from nccl_inspect.bandwidth import describe_speed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import clean
@@ -23,21 +23,29 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reading import EventStream
 from nccl_inspect.report import tables
 from nccl_inspect.traffic import BY, FORMATS, count_traffic
-from nccl_inspect.util.records import Record
 from nccl_inspect.util.wording import count
 
-Answered = tuple[Sequence[Record], str]  # the rows that fit the options, and the message if there is none
+
+class Picked(NamedTuple):
+    """The rows of an answer, which of them the options of its own command pick, and what is said if these pick none."""
+
+    rows: Sequence[Any]
+    fits: Callable[[Any], bool] = lambda _: True
+    otherwise: str = ""
+    more: str = ""  # what is said besides if there is no row
 
 
-def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
-    """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
+def _pick_states(noun: str, rows: Sequence[Any], states: tuple[str, ...]) -> Picked:
+    otherwise = f"no {noun} is {' or '.join(states)}" if states else ""
+    return Picked(rows, lambda row: not states or row.state in states, otherwise)
 
-    Args:
-        noun: of one row: ``host``.
-    """
 
-    def decorate(rows_of: Callable[..., Answered]) -> Callable[..., int]:
-        @wraps(rows_of)
+def question(answer: Answer) -> Callable[[Callable[..., Picked]], Callable[..., int]]:
+    """Make a command of a function that takes a job and its own options."""
+    noun = answer.noun
+
+    def decorate(pick: Callable[..., Picked]) -> Callable[..., int]:
+        @wraps(pick)
         def command(
             logs: tuple[str, ...],
             places: PlaceFilter,
@@ -48,19 +56,23 @@ def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], C
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
-            rows, none = rows_of(job, places.make_test(job), **own)
-            if not rows:
-                print_stderr(none)
-            shown: Any = rows[:limit]
+            is_there = places.make_test(job)
+            picked = pick(job, **own)
+            placed = ((row, answer.places(row)) for row in filter(picked.fits, picked.rows))
+            found = [row for row, place in placed if place is None or is_there(*place)]
+            if not found:
+                none = answer.nothing + picked.more
+                print_stderr((picked.otherwise or f"no {noun} matches") if picked.rows else none)
+            shown: Any = found[:limit]
             width, text = shared.output_width(out.target, tables.UNBOUNDED), f"no {noun}"
             if form == "json":
                 text = json.dumps([clean(asdict(row)) for row in shown], indent=1)
             elif form == "csv":
-                text = tables.write_records(field_names(answer.record), [asdict(row) for row in shown])
+                text = tables.write_records(answer.names, [asdict(row) for row in shown])
             elif shown:
                 table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
-                if width < tables.UNBOUNDED and len(shown) < len(rows):
-                    table.notes.append(f"{len(shown)} of {count(len(rows), noun)}")
+                if width < tables.UNBOUNDED and len(shown) < len(found):
+                    table.notes.append(f"{len(shown)} of {count(len(found), noun)}")
                 text = tables.draw_table(table, width)
             out.write(text)
             return shared.status(job)
@@ -77,14 +89,10 @@ def question(answer: Answer, noun: str) -> Callable[[Callable[..., Answered]], C
     return decorate
 
 
-def _fits_rank(row: Any, fits: Fits) -> bool:
-    return fits([] if row.rank is None else [row.rank], [row.host])
-
-
 @click.command(short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
-@question(machine_answers.HOSTS, "host")
+@question(answers.HOSTS)
 @shared.finding_option("Only hosts named by these findings")
-def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
+def hosts(job: Job, rules: frozenset[str]) -> Picked:
     """List hosts, worst first: by the severity of their findings, then by paths slower than expected.
 
     A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
@@ -95,25 +103,20 @@ def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
       nccl-inspect hosts job.log --finding 'nic-*'      hosts named by such findings
       nccl-inspect hosts job.log --format csv -o hosts.csv
     """
-    rows = [row for row in machine_answers.list_hosts(job) if fits(row.ranks, [row.host])]
-    rows = [row for row in rows if not rules or not rules.isdisjoint(row.findings)]
-    return rows, "no host matches" if job.hosts else "the log names no host"
-
-
-_NO_NIC = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
+    return Picked(answers.list_hosts(job), lambda row: not rules or not rules.isdisjoint(row.findings))
 
 
 @click.command(short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
-@question(machine_answers.NICS, "NIC")
+@question(answers.NICS)
 @click.option(
     "--state",
     "states",
-    type=click.Choice((machine_answers.USED, machine_answers.IDLE, machine_answers.UNKNOWN)),
+    type=click.Choice((answers.USED, answers.IDLE, answers.UNKNOWN)),
     multiple=True,
     metavar="STATE",
     help="Only NICs in this state: used, idle or unknown. May be repeated.",
 )
-def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
+def nics(job: Job, states: tuple[str, ...]) -> Picked:
     """List the NICs of each host with the ranks that send and receive through them; hosts with idle NICs come first.
 
     A NIC is idle if NCCL lists it, no connection line uses it, and other NICs of its host are used; it is unknown if
@@ -127,22 +130,13 @@ def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
       nccl-inspect nics job.log --rank 3                the NICs of one rank
       nccl-inspect nics job.log --format json -o nics.json
     """
-    everything = machine_answers.list_nics(job)
-    rows = [row for row in everything if fits([*row.ranks, *row.pxn_ranks], [row.host])]
-    rows = [row for row in rows if not states or row.state in states]
-    none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
-    return rows, none if everything else _NO_NIC
-
-
-_NO_VARIABLE = (
-    "the log shows no variable; NCCL prints those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
-)
+    return _pick_states("NIC", answers.list_nics(job), states)
 
 
 @click.command(short_help="List NCCL variables by value, with the ranks that have it and who set it.")
-@question(rank_answers.ENV, "variable")
+@question(answers.ENV)
 @click.option("--differs", is_flag=True, help="Only variables whose values differ, or that only some ranks have.")
-def env(job: Job, fits: Fits, differs: bool) -> Answered:
+def env(job: Job, differs: bool) -> Picked:
     """List each variable and value that NCCL reports using, with the ranks that have it and who set it.
 
     Set by: the environment, a configuration file (config) or a plugin. NCCL prints a variable when it uses it, so a
@@ -154,22 +148,21 @@ def env(job: Job, fits: Fits, differs: bool) -> Answered:
       nccl-inspect env job.log --rank 3
       nccl-inspect env job.log --format csv -o env.csv
     """
-    rows = [row for row in rank_answers.list_settings(job) if row.differs >= differs and fits(row.ranks, row.hosts)]
-    none = "no variable differs between ranks" if differs else "no variable matches"
-    return rows, none if job.environment else _NO_VARIABLE
+    otherwise = "no variable differs between ranks" if differs else ""
+    return Picked(answers.list_settings(job), lambda row: bool(row.differs >= differs), otherwise)
 
 
 @click.command(short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
-@question(rank_answers.RANKS, "rank")
+@question(answers.RANKS)
 @click.option(
     "--state",
     "states",
-    type=click.Choice(tuple(rank_answers.STATES)),
+    type=click.Choice(tuple(answers.STATES)),
     multiple=True,
     metavar="STATE",
     help="Only ranks in this state, such as missing. May be repeated.",
 )
-def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
+def ranks(job: Job, states: tuple[str, ...]) -> Picked:
     """List every rank, including those without a line in the log; the worst state first.
 
     States: suspect (the verdict points at it), failed (reports an error, in a job that failed), missing (no line in the
@@ -182,21 +175,13 @@ def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
       nccl-inspect ranks job.log --host gpu-node-0001
       nccl-inspect ranks job.log --format json -o ranks.json
     """
-    everybody = rank_answers.list_ranks(job)
-    rows = [row for row in everybody if (not states or row.state in states) and _fits_rank(row, fits)]
-    none = f"no rank is {' or '.join(states)}" if states else "no rank matches"
-    return rows, none if everybody else "the log names no rank"
-
-
-_NO_RESULT = (
-    "the log has no results of a benchmark; run all_reduce_perf of nccl-tests on the same hosts, and give its output"
-)
+    return _pick_states("rank", answers.list_ranks(job), states)
 
 
 @click.command(short_help="Compare measured bandwidth with what the hardware should give.")
-@question(machine_answers.BANDWIDTH, "result")
+@question(answers.BANDWIDTH)
 @click.option("--sizes", "of_sizes", is_flag=True, help="One line for each message size; marks dips.")
-def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
+def bandwidth(job: Job, of_sizes: bool) -> Picked:
     """List the bus bandwidth that benchmarks measured, with what such hardware gives, the furthest behind first.
 
     Results of nccl-tests and rccl-tests of all releases are read, also without a head and as JSON (-J), and those of
@@ -212,16 +197,14 @@ def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
       nccl-inspect bandwidth job.log --format csv -o bandwidth.csv
       nccl-inspect diff good.log bad.log                two runs, and what explains the change
     """
-    everything = machine_answers.list_bandwidths(job, of_sizes=of_sizes)
-    rows = [row for row in everything if not row.hosts or fits([], row.hosts)]
-    if not everything and job.training:
-        return rows, f"{_NO_RESULT}; the training states {', '.join(map(measurements.describe_speed, job.training))}"
-    return rows, "no result matches" if everything else _NO_RESULT
+    trained = ", ".join(map(describe_speed, job.training))
+    more = f"; the training states {trained}" if trained else ""
+    return Picked(answers.list_bandwidths(job, of_sizes=of_sizes), more=more)
 
 
 @click.command(short_help="List how long each rank took to initialise, and in which phase.")
-@question(rank_answers.TIMINGS, "timing")
-def timings(job: Job, fits: Fits) -> Answered:
+@question(answers.TIMINGS)
+def timings(job: Job) -> Picked:
     """List how long each rank took to initialise each communicator, and which phase took most of it; the slowest first.
 
     The phases: bootstrap (ranks find each other), topo (the machine), graphs (rings and trees), connections, kernels
@@ -234,26 +217,20 @@ def timings(job: Job, fits: Fits) -> Answered:
       nccl-inspect timings job.log --rank 3
       nccl-inspect timings job.log --format csv -o timings.csv
     """
-    everything = rank_answers.list_timings(job)
-    rows = [row for row in everything if _fits_rank(row, fits)]
-    none = "the log has no timings; NCCL 2.22 and later print them with NCCL_DEBUG=INFO"
-    return rows, "no timing matches" if everything else none
-
-
-_NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ALLOC"
+    return Picked(answers.list_timings(job))
 
 
 @click.command(short_help="List what NCCL allocated, by rank, communicator and kind.")
-@question(rank_answers.MEMORY, "row")
+@question(answers.MEMORY)
 @click.option(
     "--memory",
     "memories",
-    type=click.Choice((rank_answers.GPU, rank_answers.HOST)),
+    type=click.Choice((answers.GPU, answers.HOST)),
     multiple=True,
     metavar="WHERE",
     help="Only memory of GPU or of host. May be repeated.",
 )
-def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
+def memory(job: Job, memories: tuple[str, ...]) -> Picked:
     """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
 
     Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
@@ -269,9 +246,8 @@ def memory(job: Job, fits: Fits, memories: tuple[str, ...]) -> Answered:
     logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
     if logs == ["-"]:
         raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
-    everything = rank_answers.list_memory(job, EventStream(logs).with_places())
-    rows = [row for row in everything if (not memories or row.memory in memories) and _fits_rank(row, fits)]
-    return rows, "no allocation matches" if everything else _NO_ALLOCATION
+    found = answers.list_memory(job, EventStream(logs).with_places())
+    return Picked(found, lambda row: not memories or row.memory in memories)
 
 
 @click.command(short_help="Show collectives by size and algorithm, and the bytes on each path.")

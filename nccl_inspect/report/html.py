@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import Answer, machines, ranks
-from nccl_inspect.answers.ranks import mark_unusual
+from nccl_inspect.answers import rows as answers
+from nccl_inspect.answers.rows import Answer, mark_unusual
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprits import name_of
@@ -358,7 +358,7 @@ def make_timeline(job: Job, names: dict[str, str]) -> dict[str, Any] | None:
 
 SUFFIXES = ("htm",)
 _PAGE = Path(__file__).parent / "page"
-_ANSWERS = {"hosts": machines.HOSTS, "nics": machines.NICS, "env": ranks.ENV, "ranks": ranks.RANKS}
+_ANSWERS = {"hosts": answers.HOSTS, "nics": answers.NICS, "env": answers.ENV, "ranks": answers.RANKS}
 """The tables that commands also print."""
 _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 

@@ -16,14 +16,15 @@ from command_line import execute, invoke
 from schemas import close_schema, schema
 
 import nccl_inspect
-from nccl_inspect.answers import Column, field_names, machines, ranks
+from nccl_inspect.answers import Column
+from nccl_inspect.answers import rows as answers
 from nccl_inspect.report import head
 from nccl_inspect.report.tables import fit_table
 from nccl_inspect.rules.gpus import decode_health
 
 QUESTIONS = {
-    **{"hosts": machines.HOSTS, "nics": machines.NICS, "env": ranks.ENV},
-    **{"ranks": ranks.RANKS, "timings": ranks.TIMINGS},
+    **{"hosts": answers.HOSTS, "nics": answers.NICS, "env": answers.ENV},
+    **{"ranks": answers.RANKS, "timings": answers.TIMINGS},
 }
 KILLED = str(sample_data.FOLDER / "peer-killed")
 TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
@@ -63,10 +64,10 @@ def records(command: str, *args: str, data: bytes | None = None) -> list[dict[st
 def test_the_records_of_samples_fit_the_schema() -> None:
     for command, question in QUESTIONS.items():
         validator = close_schema(name := f"nccl-inspect-{command}-1")
-        assert list(schema(name)["items"]["properties"]) == field_names(question.record)
+        assert list(schema(name)["items"]["properties"]) == question.names
         for sample in ("torch-rank-killed", "v2.28.9-libfabric-2node"):
             validator.validate(records(command, *map(str, sample_data.files(sample))))
-    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == field_names(ranks.MEMORY.record)
+    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == answers.MEMORY.names
     found = records("memory", str(sample_data.FOLDER / "v2.30.7-subsys-all"))
     assert found
     close_schema("nccl-inspect-memory-1").validate(found)
@@ -142,13 +143,13 @@ ENDED = ("torch-rank-killed", "launchers/ray-actor-exit.log.gz")
 def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
     for name, rank in SUSPECTS.items():
         job = nccl_inspect.read(str(sample_data.FOLDER / name))
-        first, *others = ranks.list_ranks(job)
+        first, *others = answers.list_ranks(job)
         state = "failed" if name in ENDED else "suspect"
-        assert (first.rank, first.state, ranks.RANKS.is_bad(first)) == (rank, state, True), name
+        assert (first.rank, first.state, answers.RANKS.is_bad(first)) == (rank, state, True), name
         assert "suspect" not in {row.state for row in others}, name
         assert [place.rank for place in head.make_head(job).places] == [rank], name
     for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
-        rows = ranks.list_ranks(nccl_inspect.read(str(sample_data.FOLDER / name)))
+        rows = answers.list_ranks(nccl_inspect.read(str(sample_data.FOLDER / name)))
         assert "suspect" not in {row.state for row in rows}, f"{name}: who waits or may be right is no suspect"
 
 

@@ -18,7 +18,7 @@ from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.answers import machines, ranks
+from nccl_inspect.answers import rows as answers
 from nccl_inspect.model.finding import Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.model.paths.table import Table
@@ -269,7 +269,7 @@ def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
 def test_the_page_has_the_tables_of_the_commands() -> None:
     job = sample_data.job("peer-killed")
     text = html(job)
-    for asked in (machines.HOSTS, machines.NICS, ranks.ENV, ranks.RANKS):
+    for asked in (answers.HOSTS, answers.NICS, answers.ENV, answers.RANKS):
         for marked, cells in html_report.answer_table(asked, job)[1]:
             row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import machines, ranks
+from nccl_inspect.answers import rows as answers
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -74,12 +74,12 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
             "host", job.hosts, lambda h: {"host": h.name, "ranks": len(h.ranks), "named": h.name in named}
         ),
         "nic": _pick(
-            "nic", machines.list_nics(job), lambda nic: {
+            "nic", answers.list_nics(job), lambda nic: {
                 "nic": nic.nic or f"NIC {nic.nic_index}", "gdr": _word(nic.gdr),
                 "named": not named.isdisjoint((f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}")),
             },
         ),
-        "rank": _pick("rank", ranks.list_ranks(job), lambda one: {"named": f"{one.host} GPU {one.gpu}" in named}),
+        "rank": _pick("rank", answers.list_ranks(job), lambda one: {"named": f"{one.host} GPU {one.gpu}" in named}),
         "path": _count_paths(job),
         "finding": _pick(
             "finding", job.findings, lambda found: {
