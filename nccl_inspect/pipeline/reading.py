@@ -31,7 +31,7 @@ from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader, find_turned, may_be_excerpt, read_excerpts
-from nccl_inspect.report import head
+from nccl_inspect.report import digest
 from nccl_inspect.scanning.found import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.interruption import Interruption
@@ -113,8 +113,6 @@ def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: G
 
 
 def _standing(number: int, share: Fold, job: Job) -> Standing:
-    from nccl_inspect.report import digest  # an input mostly holds one job
-
     finding = job.findings[0] if job.findings else None
     highest = max((SEVERITIES.index(candidate.severity) for candidate in job.findings), default=-1)
     logs = [log for log in share.processes.values() if log.process.host] or list(share.processes.values())
@@ -381,7 +379,7 @@ class Judge:
             job.bandwidth, job.training = measured.judge_benchmarks(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.file_age(job)
-        job.head = head.make_head(job)
+        job.head = digest.make_head(job)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Output formats, one module each; renderers see the judged job and nothing else.
 
-A module defines ``render(job, style)``, which returns the text; its name is the name of the format. ``SUFFIXES`` are
-those of its files that differ from this name.
+A module defines ``render(job, style)``, which returns the text with a line end behind it; its name is the name of the
+format. ``SUFFIXES`` are those of its files that differ from this name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from nccl_inspect.util.discovery import Package
+from nccl_inspect.util.discovery import package
 from nccl_inspect.util.records import Frozen
 
 if TYPE_CHECKING:
@@ -27,20 +27,12 @@ class Style(Frozen):
     only: frozenset[str] = frozenset()  # the fields to write to such a document; all if empty
 
 
-class Format(Protocol):
-    """The interface of a format module."""
-
-    def render(self, job: Job, style: Style) -> str:
-        """Return the report as text that ends with a line end."""
-
-
-_SHARED = ("brief", "digest", "head", "jobs", "picture", "tables", "words")
-_MODULES: Package[Format] = Package(__name__, __file__, *_SHARED, first="text")
-names, load = _MODULES.names, _MODULES.load
+_SHARED = ("brief", "digest", "jobs", "picture", "tables", "words")
+names, load = package(__name__, __file__, *_SHARED, first="text")
 
 
 def render_lines(name: str, job: Job, style: Style) -> Iterable[str]:
     """Return a report in the named format, in parts that end where lines end; large reports are streamed."""
     form = load(name)
-    in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
-    return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")
+    parts: Iterable[str] = form.pieces(job, style) if hasattr(form, "pieces") else ()
+    return parts or str(form.render(job, style)).removesuffix("\n").split("\n")

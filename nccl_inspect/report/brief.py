@@ -15,13 +15,14 @@ from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import head, jobs
+from nccl_inspect.report import jobs
 from nccl_inspect.report.digest import (
     find_lead,
     find_nested,
     find_unexplained,
     has_story,
     list_facts,
+    make_head,
     short_names,
     story_lines,
 )
@@ -53,7 +54,7 @@ class BriefLine(NamedTuple):
 
 def lines(job: Job) -> list[BriefLine]:
     """Return the lines of a judged job; of several jobs those of the worst, and one about the others."""
-    first = head.make_head(job)
+    first = make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
     if job.verdict == "ok":
         rows = rows_by_kind(job.paths)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest, head, jobs
-from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts
-from nccl_inspect.report.head import label_lines
+from nccl_inspect.report import Style, digest, jobs
+from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, label_lines, list_parts, make_head
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -32,7 +31,7 @@ def _commands(job: Job) -> Iterator[str]:
         if standing.verdict not in ("ok", "unknown"):
             text = f"{standing.verdict.upper()}: {standing.reason}"
             yield annotation(_VERDICT[standing.verdict], jobs.title(standing), text, [standing.first])
-    first = head.make_head(job)
+    first = make_head(job)
     text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
     yield from list_unread(job)

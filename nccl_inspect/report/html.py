@@ -36,19 +36,20 @@ from nccl_inspect.model.document import clean
 from nccl_inspect.model.inventory import Measured, SourceInfo
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.report import Style, digest, head, jobs
+from nccl_inspect.report import Style, digest, jobs
 from nccl_inspect.report.digest import (
     describe_subject,
     has_story,
+    label_lines,
     list_facts,
     list_own_steps,
+    make_head,
     meaning,
     outline_findings,
     reason,
     short_names,
     verdict_word,
 )
-from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.picture import (
     LOOKS,
     UNKNOWN_HOST,
@@ -378,7 +379,7 @@ def render(job: Job, style: Style) -> str:
         "version": __version__,
         "word": verdict_word(job),
         "reason": reason(job),
-        "head": label_lines(head.make_head(job, is_now=True)),
+        "head": label_lines(make_head(job, is_now=True)),
         "jobs": jobs,
         "story": digest.story_lines(job) if has_story(job) else [],
         "story_rows": digest.story_rows(job) if has_story(job) else [],

@@ -14,9 +14,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest, head
-from nccl_inspect.report.digest import describe_subject, list_parts, reason
-from nccl_inspect.report.head import label_lines
+from nccl_inspect.report import Style, digest
+from nccl_inspect.report.digest import describe_subject, label_lines, list_parts, make_head, reason
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 SUFFIXES = ("xml",)
@@ -25,7 +24,7 @@ _NAME = "nccl-inspect"
 
 def render(job: Job, style: Style) -> str:
     """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
-    lines = [f"{label:10}{text}" for label, text in label_lines(head.make_head(job))]
+    lines = [f"{label:10}{text}" for label, text in label_lines(make_head(job))]
     lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
     verdict = _verdict("verdict", job.verdict, reason(job), "\n".join(lines))
     suites = [suite("verdict", [verdict, *list_unread(job)])]

@@ -15,20 +15,21 @@ from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest, head, jobs
+from nccl_inspect.report import Style, digest, jobs
 from nccl_inspect.report.digest import (
     MORE,
     AlreadyShown,
     describe_subject,
     has_story,
+    label_lines,
     list_facts,
     list_own_steps,
+    make_head,
     meaning,
     one_line,
     outline_findings,
     short_names,
 )
-from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.tables import KIND_HEAD, rows_by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, folded_lines, markdown_table, step_item
 from nccl_inspect.util.wording import count
@@ -64,7 +65,7 @@ def _single_report(job: Job, style: Style) -> str:
 
 def _paragraphs(job: Job, style: Style) -> Iterator[str]:
     partial = " (partial: reading was interrupted)" if job.partial else ""
-    first = head.make_head(job, is_now=True)
+    first = make_head(job, is_now=True)
     yield f"## {escape_markdown(first.headline)}{partial}"
     if lines := label_lines(first):
         marks = {"do": code_span}  # commands as code

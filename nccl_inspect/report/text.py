@@ -9,21 +9,22 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest, head
+from nccl_inspect.report import Style, digest
 from nccl_inspect.report.digest import (
     MORE,
     MOST_STEPS,
     AlreadyShown,
     describe_subject,
     has_story,
+    label_lines,
     list_facts,
     list_own_steps,
+    make_head,
     meaning,
     one_line,
     outline_findings,
     short_names,
 )
-from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.tables import KIND_HEAD, align_table, rows_by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, escape_controls
@@ -106,7 +107,7 @@ def brief(finding: Finding, job: Job, style: Style) -> list[str]:
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """Yield the head of the report: the verdict with its main reason, where, since when, and what to do now."""
-    first = head.make_head(job, is_now=True)
+    first = make_head(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
     lines = _limit_lines(block("", escape_controls(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
     yield lines[0].replace(first.word, word, 1)
@@ -162,7 +163,7 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
     outline, names = outline_findings(job, style.verbose), short_names(job)
-    shown, first = AlreadyShown(style.verbose), head.make_head(job, is_now=True)
+    shown, first = AlreadyShown(style.verbose), make_head(job, is_now=True)
     for finding, _, untold, accepted, is_brief in outline:
         if is_brief:
             continue

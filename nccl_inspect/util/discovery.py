@@ -1,14 +1,13 @@
 """Finds files by where they are: commands, formats, rules and readers exist by having one, and so do settings."""
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any
 
 from nccl_inspect.util.grouping import group_values
-
-_Module = TypeVar("_Module")
 
 SETTINGS = "nccl-inspect.toml"  # the name of settings files
 _MOST_NAMES = 20_000  # entries of a folder that are compared with a name
@@ -31,22 +30,17 @@ def modules(package_file: str, *parts: str) -> list[str]:
     return sorted(name for name in names if not name.startswith(("__init__", "cli_")) and name not in parts)
 
 
-class Package(Generic[_Module]):
-    """The modules of a package that do the same for different things, found by their files, loaded when they are used.
+def package(
+    name: str, file: str, *parts: str, first: str = ""
+) -> tuple[Callable[[], tuple[str, ...]], Callable[[str], Any]]:
+    """Return what lists the modules of a package that do the same for different things, and what loads one of them.
 
     The first one is that of the default; parts are as for :func:`modules`.
     """
-
-    def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
-        self._name, self._file, self._parts, self._first = name, file, parts, first
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all modules, in order."""
-        return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
-
-    def load(self, name: str) -> _Module:
-        """Return the module of that name."""
-        return cast(_Module, import_module(f"{self._name}.{name}"))
+    return (
+        lambda: tuple(sorted(modules(file, *parts), key=lambda one: one != first)),
+        lambda one: import_module(f"{name}.{one}"),
+    )
 
 
 def suggest_path(path: Path, otherwise: str) -> str:

@@ -18,7 +18,7 @@ from schemas import close_schema, schema
 import nccl_inspect
 from nccl_inspect.answers import Column
 from nccl_inspect.answers import rows as answers
-from nccl_inspect.report import head
+from nccl_inspect.report import digest
 from nccl_inspect.report.tables import fit_table
 from nccl_inspect.rules.gpus import decode_health
 
@@ -147,7 +147,7 @@ def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
         state = "failed" if name in ENDED else "suspect"
         assert (first.rank, first.state, answers.RANKS.is_bad(first)) == (rank, state, True), name
         assert "suspect" not in {row.state for row in others}, name
-        assert [place.rank for place in head.make_head(job).places] == [rank], name
+        assert [place.rank for place in digest.make_head(job).places] == [rank], name
     for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
         rows = answers.list_ranks(nccl_inspect.read(str(sample_data.FOLDER / name)))
         assert "suspect" not in {row.state for row in rows}, f"{name}: who waits or may be right is no suspect"

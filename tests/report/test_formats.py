@@ -45,7 +45,7 @@ NASTY = (
 
 
 def show_job(name: str, job: Job, **style: Any) -> str:
-    return report.load(name).render(job, Style(**style))
+    return str(report.load(name).render(job, Style(**style)))
 
 
 @cache

@@ -17,8 +17,8 @@ from tabulate import tabulate
 import nccl_inspect
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, brief, head, load, text
-from nccl_inspect.report.head import label_lines
+from nccl_inspect.report import Style, brief, digest, load, text
+from nccl_inspect.report.digest import label_lines
 from nccl_inspect.report.tables import KIND_HEAD, align_table
 from nccl_inspect.report.words import fit_page
 
@@ -30,11 +30,11 @@ def first_lines(job: Job, width: int = 100) -> list[str]:
 
 
 def show_head(job: Job, form: str, *, verbose: bool = False) -> str:
-    return load(form).render(job, Style(verbose=verbose))
+    return str(load(form).render(job, Style(verbose=verbose)))
 
 
 def misshapen(job: Job) -> Iterator[str]:
-    lines, narrow, first = first_lines(job), first_lines(job, 40), head.make_head(job)
+    lines, narrow, first = first_lines(job), first_lines(job, 40), digest.make_head(job)
     if len(lines) > 10 or not lines[0].startswith(job.verdict.upper()):
         yield f"{len(lines)} lines from {lines[0]}"
     if " ".join(narrow).split()[:3] != " ".join(lines).split()[:3]:
@@ -54,7 +54,7 @@ def test_all_formats_have_the_same_head() -> None:
     job = sample_data.job(_FAILED)
     for form in ("text", "markdown", "html", "github", "junit"):
         page = " ".join(show_head(job, form).split())
-        for _, line in label_lines(head.make_head(job)):
+        for _, line in label_lines(digest.make_head(job)):
             assert line.split(";")[0].split("   #")[0] in page, form
 
 
@@ -72,7 +72,7 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
         job = nccl_inspect.read(str(file))
         assert job.head is not None
         assert "ago)" not in job.head.since, "documents of one log must not differ"
-        return head.make_head(job, is_now=True).since
+        return digest.make_head(job, is_now=True).since
 
     assert "(5 min ago)" in since(300, 300)
     assert "ago)" not in since(300, 30_000), "a clock that is not that of the file"

@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 
 def html(job: Job) -> str:
-    return report.load("html").render(job, Style())
+    return str(report.load("html").render(job, Style()))
 
 
 def data_of(text: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.document import evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path, Selection
-from nccl_inspect.report import brief, head
+from nccl_inspect.report import brief, digest
 from nccl_inspect.report.digest import verdict_line
 from nccl_inspect.report.tables import gdr_word, rows_by_kind
 from nccl_inspect.report.words import add_proofs
@@ -178,7 +178,7 @@ def cut_text(text: str, most: int = _MAX_TEXT) -> str:
 
 def summarize_job(job: Job) -> dict[str, Any]:
     """Return the verdict on a judged job."""
-    first = head.make_head(job)
+    first = digest.make_head(job)
     network = (job.network.name, job.network.plugin, job.network.provider)
     lines = "\n".join(cut_text(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())
     return {

@@ -5,9 +5,8 @@ One module for each target: ``ARGUMENT`` names what it needs (empty for nothing)
 be found. Nothing is ever changed: the tables have reading verbs only.
 """
 
-from typing import Any
+from __future__ import annotations
 
-from nccl_inspect.util.discovery import Package
+from nccl_inspect.util.discovery import package
 
-_MODULES: Package[Any] = Package(__name__, __file__, "collection", "kubectl")
-names, load = _MODULES.names, _MODULES.load
+names, load = package(__name__, __file__, "collection", "kubectl")

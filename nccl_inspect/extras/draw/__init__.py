@@ -1,26 +1,15 @@
 """Drawings of communicators, one module for each format.
 
-A module states ``render(views, machines, style)``, which gives the text; its name is the name of the format.
+A module states ``render(views, machines, style)``, which gives the text, and whether it ``DRAWS`` a picture, where many
+communicators would overlap; its name is the name of the format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from nccl_inspect.report import Style
 from nccl_inspect.report.picture import LOOKS_BY_KEY, Look, View, find_look
-from nccl_inspect.topology import Topology
-from nccl_inspect.util.discovery import Package
-
-
-class Format(Protocol):
-    """The interface of a format module."""
-
-    DRAWS: bool  # whether it draws a picture, where many communicators would overlap
-
-    def render(self, views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-        """Return the text, which ends with a line end."""
+from nccl_inspect.util.discovery import package
 
 
 class Bundle(NamedTuple):
@@ -43,5 +32,4 @@ def bundles(view: View, kind: str) -> list[Bundle]:
     return [Bundle(src, dst, LOOKS_BY_KEY[key], links) for (src, dst, key), links in counts.items()]
 
 
-_MODULES: Package[Format] = Package(__name__, __file__, first="text")
-names, load = _MODULES.names, _MODULES.load
+names, load = package(__name__, __file__, first="text")

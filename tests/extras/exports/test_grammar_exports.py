@@ -37,7 +37,7 @@ def log(name: str) -> Path:
 
 @cache
 def export_grammar(name: str) -> str:
-    return grammar_exports.load(name).export(PRODUCTIONS)
+    return str(grammar_exports.load(name).export(PRODUCTIONS))
 
 
 def fields_of(production: Production, message: str) -> dict[str, Any]:
