@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import asdict, field, fields
 from typing import Any, NamedTuple
 
 from nccl_inspect import platforms
@@ -75,20 +76,20 @@ _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")
 
 
 class Operation(Record):
-    """Calls of one kind and about one size."""
+    """Calls of one kind and about one size; the fields are the keys of JSON and the columns of CSV."""
 
     communicator: str | None
-    func: str
-    datatype: str
     nranks: int
+    operation: str
+    datatype: str
     calls: int  # of each rank; of all pairs together for Send and Recv
-    smallest: int  # bytes of the smallest buffer
-    largest: int
+    smallest_bytes: int  # of the smallest buffer
+    largest_bytes: int
     bytes: int  # of all buffers together
-    sent: float  # payload that each rank sends, on average
-    algorithms: list[str] = field(default_factory=list)
-    protocols: list[str] = field(default_factory=list)
-    basis: str = "assumed ring"  # the basis of the paths: `ring`, `tree`, `direct`, `assumed ring`, or `unknown`
+    algorithms: list[str]
+    protocols: list[str]
+    basis: str  # the basis of the paths: `ring`, `tree`, `direct`, `assumed ring`, or `unknown`
+    sent_bytes_per_rank: float  # payload that each rank sends, on average
 
 
 class Flow(Record):
@@ -120,9 +121,13 @@ class Traffic(Record):
     operations: list[Operation] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)  # bytes that cannot be assigned to a path, by reason
-    slowest: Flow | None = None  # the busiest of the kind of path that takes longest
+    slowest: Flow | None = None  # the busiest pair of the kind of path that takes longest
     is_sure: bool = False
     """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
+
+
+_Pairs = Iterable[tuple[int | None, int | None]]
+_Sent = set[tuple[str | None, int, int | None]]  # communicator, rank and peer of each Send in the log
 
 
 def count_traffic(job: Job, names: list[str]) -> Traffic:
@@ -131,128 +136,113 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
     Args:
         names: only these communicators; all when empty.
     """
-    calls = [entry for entry in job.calls if not names or entry.communicator in names]
-    return _Counter(job, calls).traffic()
-
-
-class _Counter:
-    def __init__(self, job: Job, calls: list[Calls]) -> None:
-        self._job = job
-        self._calls = calls
-        self._comms = {comm.id: comm for comm in job.communicators}
-        # Rank 0 of a communicator prints what NCCL chooses, without naming the communicator.
-        self._choices = group_values(
-            (process, choice)
-            for notice in job.notices
-            if isinstance(notice.event, NoticeEvent) and (choice := _read_choice(notice.event))
-            for process in notice.processes
-        )
-        self._operations: dict[tuple[object, ...], Operation] = {}
-        self._flows: dict[tuple[int, int], Flow] = {}
-        self._unplaced: dict[str, float] = {}
-        self._sent = {
-            (entry.communicator, rank, entry.root) for entry in calls if entry.func == "Send" for rank in entry.ranks
-        }
-
-    def traffic(self) -> Traffic:
-        for calls in self._calls:
-            if calls.func not in _ONE_SIDED:
-                self._add(calls)
-        paths = {(path.src, path.dst): path for path in self._job.paths}
-        platform = platforms.find(self._job.platform) if self._job.platform else None
-        for pair, flow in self._flows.items():
-            flow.path = paths.get(pair)
-            flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
-        flows = sorted(self._flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
-        operations = list(self._operations.values())
-        return Traffic(operations, flows, self._unplaced, *_find_slowest(flows))
-
-    def _add(self, calls: Calls) -> None:
+    wanted = [calls for calls in job.calls if not names or calls.communicator in names]
+    sent = {(calls.communicator, rank, calls.root) for calls in wanted if calls.func == "Send" for rank in calls.ranks}
+    comms = {comm.id: comm for comm in job.communicators}
+    # Rank 0 of a communicator prints what NCCL chooses, without naming the communicator.
+    choices = group_values(
+        (process, choice)
+        for notice in job.notices
+        if isinstance(notice.event, NoticeEvent) and (choice := _read_choice(notice.event))
+        for process in notice.processes
+    )
+    operations: dict[tuple[object, ...], Operation] = {}
+    flows: dict[tuple[int, int], Flow] = {}
+    unplaced: dict[str, float] = defaultdict(float)
+    for calls in wanted:
+        if calls.func in _ONE_SIDED:
+            continue
         is_known = 0 <= calls.datatype < len(DATATYPES)
         name, size = DATATYPES[calls.datatype] if is_known else (f"datatype {calls.datatype}", 0)
-        parts = calls.nranks if calls.func in _SHARED else 1
-        total = calls.elements * size * parts
-        senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
-        choices = _find_choices(self._choices.get(calls.leader, []) if calls.leader else [], calls, size)
-        chosen = {choice.algorithm for choice in choices}
-        if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
-            basis = "direct"
-        elif chosen == {"TREE"} and calls.func == "AllReduce":
-            basis = "tree"
-        elif chosen == {"RING"}:
-            basis = "ring"
-        else:
-            basis = "assumed ring" if not chosen or chosen & {"RING", "TREE"} else "unknown"
-        operation = Operation(
-            communicator=calls.communicator,
-            func=calls.func,
-            datatype=name,
-            nranks=calls.nranks,
-            calls=calls.calls,
-            smallest=calls.smallest * size * parts,
-            largest=calls.largest * size * parts,
-            bytes=total,
-            sent=0.0 if calls.func == "Recv" else _share(calls) * total / senders,
-            algorithms=list(dict.fromkeys(choice.algorithm for choice in choices)),
-            protocols=list(dict.fromkeys(choice.protocol for choice in choices if choice.protocol)),
-            basis=basis,
-        )
+        chosen = choices.get(calls.leader, []) if calls.leader else []
+        operation = _describe_calls(calls, name, size, _find_choices(chosen, calls, size))
         root = None if calls.func in ("Send", "Recv") else calls.root
         key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length(), root)
-        listed = self._operations.setdefault(key, operation)
-        if listed is not operation:
+        if (listed := operations.setdefault(key, operation)) is not operation:
             listed.calls += operation.calls
             listed.bytes += operation.bytes
-            listed.sent += operation.sent
-            listed.smallest = min(listed.smallest, operation.smallest)
-            listed.largest = max(listed.largest, operation.largest)
+            listed.sent_bytes_per_rank += operation.sent_bytes_per_rank
+            listed.smallest_bytes = min(listed.smallest_bytes, operation.smallest_bytes)
+            listed.largest_bytes = max(listed.largest_bytes, operation.largest_bytes)
         if not size:
-            self._lose(f"{name} is not known", 0.0)
+            unplaced[f"{name} is not known"] += 0.0
         elif calls.nranks > 1:
-            self._assign_bytes(calls, total, operation)
-
-    def _assign_bytes(self, calls: Calls, total: float, operation: Operation) -> None:
-        comm = self._comms.get(calls.communicator or "")
-        pairs: Iterable[tuple[int | None, int | None]] = ()
-        each, reason = _share(calls) * total, ""
-        if comm is None:
-            reason = "" if calls.func == "Recv" else "the log does not show the communicator"
-        elif operation.basis == "direct":
-            each = total / (1 if calls.func in ("Send", "Recv") else calls.nranks)
-            pairs = _pairs(calls, comm, self._sent)
-        elif operation.basis == "unknown":
-            reason = f"{', '.join(operation.algorithms)} uses no ring or tree"
-        elif operation.basis == "tree":
-            reason = "" if comm.trees else f"no tree of {comm.id} in the log"
-            pairs = (pair for tree in comm.trees for up, down in tree for pair in ((up, down), (down, up)))
-            each = total / len(comm.trees) if comm.trees else each
-        else:
-            reason = "" if comm.rings else f"no ring of {comm.id} in the log"
-            pairs = (
-                (src, dst)
-                for ring in comm.rings
-                for src, dst in zip(ring, (*ring[1:], *ring[:1]), strict=True)
-                # A broadcast ends before its root, a reduce begins behind it.
-                if calls.root is None or {"Broadcast": dst, "Reduce": src}.get(calls.func) != calls.root
-            )
-            each /= len(comm.rings) or 1
-        if reason:
-            self._lose(reason, each * calls.nranks)
-        for src, dst in pairs:
-            if src is None or dst is None:
-                self._lose("the log does not show the global ranks", each)
-            elif src != dst:
-                flow = self._flows.setdefault((src, dst), Flow(src, dst))
-                flow.bytes += each
-                flow.assumed += each if operation.basis == "assumed ring" else 0.0
-
-    def _lose(self, reason: str, size: float) -> None:
-        self._unplaced[reason] = self._unplaced.get(reason, 0.0) + size
+            reason, each, pairs = _assign_bytes(calls, operation, comms.get(calls.communicator or ""), sent)
+            if reason:
+                unplaced[reason] += each * calls.nranks
+            for src, dst in pairs:
+                if src is None or dst is None:
+                    unplaced["the log does not show the global ranks"] += each
+                elif src != dst:
+                    flow = flows.setdefault((src, dst), Flow(src, dst))
+                    flow.bytes += each
+                    flow.assumed += each if operation.basis == "assumed ring" else 0.0
+    paths = {(path.src, path.dst): path for path in job.paths}
+    platform = platforms.find(job.platform) if job.platform else None
+    for pair, flow in flows.items():
+        flow.path = paths.get(pair)
+        flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
+    ordered = sorted(flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
+    return Traffic(list(operations.values()), ordered, dict(unplaced), *_find_slowest(ordered))
 
 
-def _pairs(
-    calls: Calls, comm: CommunicatorInfo, sent: set[tuple[str | None, int, int | None]]
-) -> Iterator[tuple[int | None, int | None]]:
+def _describe_calls(calls: Calls, datatype: str, size: int, choices: list[Choice]) -> Operation:
+    parts = calls.nranks if calls.func in _SHARED else 1
+    total = calls.elements * size * parts
+    senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
+    chosen = {choice.algorithm for choice in choices}
+    if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
+        basis = "direct"
+    elif chosen == {"TREE"} and calls.func == "AllReduce":
+        basis = "tree"
+    elif chosen == {"RING"}:
+        basis = "ring"
+    else:
+        basis = "assumed ring" if not chosen or chosen & {"RING", "TREE"} else "unknown"
+    return Operation(
+        **pick_fields(calls, "communicator", "nranks", "calls"),
+        operation=calls.func,
+        datatype=datatype,
+        smallest_bytes=calls.smallest * size * parts,
+        largest_bytes=calls.largest * size * parts,
+        bytes=total,
+        algorithms=list(dict.fromkeys(choice.algorithm for choice in choices)),
+        protocols=list(dict.fromkeys(choice.protocol for choice in choices if choice.protocol)),
+        basis=basis,
+        sent_bytes_per_rank=0.0 if calls.func == "Recv" else _share(calls) * total / senders,
+    )
+
+
+def _assign_bytes(
+    calls: Calls, operation: Operation, comm: CommunicatorInfo | None, sent: _Sent
+) -> tuple[str, float, _Pairs]:
+    """Return why some calls have no paths (empty if they have), the bytes of each pair of ranks, and these pairs."""
+    total = operation.bytes
+    each = _share(calls) * total
+    if comm is None:
+        return "" if calls.func == "Recv" else "the log does not show the communicator", each, ()
+    if operation.basis == "direct":
+        return "", total / (1 if calls.func in ("Send", "Recv") else calls.nranks), _pairs(calls, comm, sent)
+    if operation.basis == "unknown":
+        return f"{', '.join(operation.algorithms)} uses no ring or tree", each, ()
+    if operation.basis == "tree":
+        if not comm.trees:
+            return f"no tree of {comm.id} in the log", each, ()
+        both_ways = (pair for tree in comm.trees for up, down in tree for pair in ((up, down), (down, up)))
+        return "", total / len(comm.trees), both_ways
+    if not comm.rings:
+        return f"no ring of {comm.id} in the log", each, ()
+    around = (
+        (src, dst)
+        for ring in comm.rings
+        for src, dst in zip(ring, (*ring[1:], *ring[:1]), strict=True)
+        # A broadcast ends before its root, a reduce begins behind it.
+        if calls.root is None or {"Broadcast": dst, "Reduce": src}.get(calls.func) != calls.root
+    )
+    return "", each / len(comm.rings), around
+
+
+def _pairs(calls: Calls, comm: CommunicatorInfo, sent: _Sent) -> Iterator[tuple[int | None, int | None]]:
     """Yield the rank pairs of a call without a ring; a Recv counts only if its Send is not in the log."""
     match calls.func:
         case "Send":
@@ -303,15 +293,7 @@ def render_json(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def _operation_to_dict(operation: Operation) -> dict[str, Any]:
-    return {
-        **pick_fields(operation, "communicator", "nranks"),
-        "operation": operation.func,
-        **pick_fields(operation, "datatype", "calls"),
-        "smallest_bytes": operation.smallest,
-        "largest_bytes": operation.largest,
-        **pick_fields(operation, "bytes", "algorithms", "protocols", "basis"),
-        "sent_bytes_per_rank": round(operation.sent),
-    }
+    return {**asdict(operation), "sent_bytes_per_rank": round(operation.sent_bytes_per_rank)}
 
 
 def _flow_to_dict(flow: Flow) -> dict[str, Any]:
@@ -332,7 +314,7 @@ def render_csv(traffic: Traffic, by: str, style: Style) -> str:
     """Return the columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
         return write_records(list(_flow_to_dict(Flow(0, 0))), list(map(_flow_to_dict, traffic.flows)))
-    names = list(_operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
+    names = [one.name for one in fields(Operation)]
     return write_records(names, list(map(_operation_to_dict, traffic.operations)))
 
 
@@ -368,20 +350,20 @@ def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
     """Return a row per kind of call; communicators that do the same share it, a Recv is counted with its Send."""
-    sending = {operation.communicator for operation in operations if operation.func == "Send"}
+    sending = {operation.communicator for operation in operations if operation.operation == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:
-        if operation.func == "Recv" and operation.communicator in sending:
+        if operation.operation == "Recv" and operation.communicator in sending:
             continue
-        small, large = amount(operation.smallest), amount(operation.largest)
+        small, large = amount(operation.smallest_bytes), amount(operation.largest_bytes)
         algorithm = "/".join(operation.algorithms) or ("direct" if operation.basis == "direct" else "ring?")
         cells = (
-            operation.func,
+            operation.operation,
             small if small == large else f"{small} to {large}",
             str(operation.calls),
             operation.datatype,
             " ".join(filter(None, (algorithm, "/".join(operation.protocols)))),
-            amount(operation.sent),
+            amount(operation.sent_bytes_per_rank),
         )
         rows.setdefault((str(operation.nranks), *cells), []).append(operation)
     table = []
