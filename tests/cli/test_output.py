@@ -19,9 +19,9 @@ from command_line import execute
 from terminals import EXE, TWO_HOSTS
 
 import nccl_inspect
+from nccl_inspect.cli.paths import pair_table
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.log_detection import is_log
-from nccl_inspect.report.tables import pair_table
 from nccl_inspect.util import atomic_files
 
 LOG = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
