@@ -15,17 +15,7 @@ from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import jobs
-from nccl_inspect.report.digest import (
-    find_lead,
-    find_nested,
-    find_unexplained,
-    has_story,
-    list_facts,
-    make_head,
-    short_names,
-    story_lines,
-)
+from nccl_inspect.report import digest, jobs
 from nccl_inspect.report.tables import rows_by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, shorten_list
 from nccl_inspect.util.text import cut, escape_controls
@@ -54,7 +44,7 @@ class BriefLine(NamedTuple):
 
 def lines(job: Job) -> list[BriefLine]:
     """Return the lines of a judged job; of several jobs those of the worst, and one about the others."""
-    first = make_head(job)
+    first = digest.make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
     if job.verdict == "ok":
         rows = rows_by_kind(job.paths)
@@ -94,14 +84,16 @@ def _mark_line(line: BriefLine) -> str:
 
 
 def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
-    lead = find_lead(job)
+    lead = digest.find_lead(job)
     told = lead  # the finding that the cause is taken from: what leads to this one, if that is known
     if lead and not (lead.confidence == "certain" and lead.fatal):
-        roots = (finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible")
+        roots = (
+            finding for finding in digest.find_nested(lead, job) if finding.root and finding.confidence != "possible"
+        )
         told = next(roots, lead)
     yield BriefLine("where", first.where)
-    if has_story(job):
-        told_lines = (f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job))
+    if digest.has_story(job):
+        told_lines = (f"{line.text} ({line.where})" if line.where else line.text for line in digest.story_lines(job))
         yield BriefLine("story", "; then ".join(told_lines))
     else:
         yield BriefLine("since", first.since if job.verdict == "failed" or lead is None else "")
@@ -112,7 +104,7 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
         yield BriefLine("cost", "" if lead.fatal else _fit_sentences(lead.impact))
         yield BriefLine("confirm", _fit_sentences(lead.confirm))
     yield BriefLine("fix" if lead else "do", first.do)
-    names = short_names(job)
+    names = digest.short_names(job)
     for line in _evidence(told, lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
@@ -133,7 +125,7 @@ def _job(job: Job) -> Iterator[BriefLine]:
     """Yield, for an input of several jobs, which one this is, and the verdicts of the others; then what it is."""
     if job.jobs:
         yield BriefLine("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
-    texts = {label: text for label, text in list_facts(job) if label in ("job", "NCCL", "network")}
+    texts = {label: text for label, text in digest.list_facts(job) if label in ("job", "NCCL", "network")}
     network = f"network {texts['network']}" if "network" in texts else ""
     parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
     yield BriefLine("job", _fit_sentences("; ".join(filter(None, parts))))
@@ -141,7 +133,7 @@ def _job(job: Job) -> Iterator[BriefLine]:
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
     if told is None or lead is None:
-        notice = find_unexplained(job)
+        notice = digest.find_unexplained(job)
         others = [other for other in job.unexplained if other is not notice]
         return [error.evidence[0] for error in (notice, *others) if error and error.evidence][:_MAX_EVIDENCE]
     levels = {

@@ -36,30 +36,7 @@ from nccl_inspect.model.document import clean
 from nccl_inspect.model.inventory import Measured, SourceInfo
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.report import Style, digest, jobs
-from nccl_inspect.report.digest import (
-    describe_subject,
-    has_story,
-    label_lines,
-    list_facts,
-    list_own_steps,
-    make_head,
-    meaning,
-    outline_findings,
-    reason,
-    short_names,
-    verdict_word,
-)
-from nccl_inspect.report.picture import (
-    LOOKS,
-    UNKNOWN_HOST,
-    View,
-    channel_words,
-    find_look,
-    gpu_words,
-    make_views,
-    view_title,
-)
+from nccl_inspect.report import Style, digest, jobs, picture
 from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, fit_table, gdr_word, make_cells, rows_by_kind
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.text import escape_controls
@@ -123,14 +100,14 @@ _UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 def _page_data(job: Job, names: dict[str, str], culprits: dict[str, list[int]]) -> str:
     """Return the data as JSON in which nothing can end the ``script`` element that holds it."""
-    drawn = make_views(job)
+    drawn = picture.make_views(job)
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
     if unknown := sorted(job.paths.ends().difference(*hosts.values())):
-        hosts[UNKNOWN_HOST] = unknown
+        hosts[picture.UNKNOWN_HOST] = unknown
     data = {
         "hosts": list(hosts.items()),
-        "gpus": {rank: words for view in drawn for rank in view.gpus if (words := gpu_words(view, rank))},
-        "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in LOOKS],
+        "gpus": {rank: words for view in drawn for rank in view.gpus if (words := picture.gpu_words(view, rank))},
+        "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in picture.LOOKS],
         **_paths(job.paths, names),
         "comms": [_comm(view) for view in drawn if view.rings or view.trees],
         "rules": sorted({finding.rule for finding in job.findings}),
@@ -167,7 +144,7 @@ def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
 def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
     """Return what paths have in common; what is not there is left out."""
     everything = {
-        "look": find_look(path).key,
+        "look": picture.find_look(path).key,
         "transport": path.transport,
         "detail": path.detail,
         "scope": path.scope,
@@ -186,23 +163,24 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
     return {name: value for name, value in everything.items() if value not in (None, False, (), [])}
 
 
-def _comm(view: View) -> dict[str, Any]:
+def _comm(view: picture.View) -> dict[str, Any]:
     cut = set(view.info.incomplete_rings) if view.info else set()
     ways = Once()
-    edges = [(link.src, link.dst, ways.number([find_look(link).key, link.detail])) for link in view.links]
+    edges = [(link.src, link.dst, ways.number([picture.find_look(link).key, link.detail])) for link in view.links]
     return {
         "name": view.name,
-        "title": view_title(view),
+        "title": picture.view_title(view),
         "rings": [
             {
-                "channels": channel_words(shape.channels),
+                "channels": picture.channel_words(shape.channels),
                 "ranks": pack_numbers(map(_number, shape.ranks)),
                 "cut": bool(cut & set(shape.channels)),
             }
             for shape in view.rings
         ],
         "trees": [
-            {"channels": channel_words(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees
+            {"channels": picture.channel_words(shape.channels), "links": _columns(shape.links, 2)}
+            for shape in view.trees
         ],
         "ways": ways.values(),
         "edges": _columns(edges, 3),
@@ -368,30 +346,30 @@ def render(job: Job, style: Style) -> str:
     """Return the page; it needs no other file and no network."""
     from markupsafe import Markup
 
-    names = short_names(job)
-    used = {find_look(kind) for kind in job.paths.kinds}
+    names = digest.short_names(job)
+    used = {picture.find_look(kind) for kind in job.paths.kinds}
     culprits = {name_of(one): one.ranks for finding in job.findings for one in finding.culprits if one.ranks}
     plots = sorted((one for one in job.bandwidth if len(one.sizes) > 1), key=lambda one: one.verdict != "low")
-    outline = outline_findings(job, style.verbose)
+    outline = digest.outline_findings(job, style.verbose)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
         "version": __version__,
-        "word": verdict_word(job),
-        "reason": reason(job),
-        "head": label_lines(make_head(job, is_now=True)),
+        "word": digest.verdict_word(job),
+        "reason": digest.reason(job),
+        "head": digest.label_lines(digest.make_head(job, is_now=True)),
         "jobs": jobs,
-        "story": digest.story_lines(job) if has_story(job) else [],
-        "story_rows": digest.story_rows(job) if has_story(job) else [],
+        "story": digest.story_lines(job) if digest.has_story(job) else [],
+        "story_rows": digest.story_rows(job) if digest.has_story(job) else [],
         "culprits": culprits,
-        "facts": [(label, text) for label, text in list_facts(job) if label not in ("log", "environment")],
+        "facts": [(label, text) for label, text in digest.list_facts(job) if label not in ("log", "environment")],
         "names": names,
         "outline": outline,
         "numbers": Counter(entry.finding.severity for entry in outline),
         "nested": sum(len(entry.nested) for entry in outline),
         "kind_head": KIND_HEAD,
         "kinds": rows_by_kind(job.paths),
-        "looks": [(look, LETTERS[look.key]) for look in LOOKS if look in used],
+        "looks": [(look, LETTERS[look.key]) for look in picture.LOOKS if look in used],
         "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
         "verdicts": {kind.verdict for kind in job.paths.kinds},
         "answers": {name: answer_table(asked, job) for name, asked in _ANSWERS.items()},
@@ -409,7 +387,9 @@ def render(job: Job, style: Style) -> str:
         "script_hash": _hash(f"\n{script}\n"),
     }
     pages = environment(_PAGE)
-    pages.globals.update(meaning=meaning, who=describe_subject, steps_under=list_own_steps, states=STATES)
+    pages.globals.update(
+        meaning=digest.meaning, who=digest.describe_subject, steps_under=digest.list_own_steps, states=STATES
+    )
     return pages.get_template("page.html.j2").render(context) + "\n"
 
 

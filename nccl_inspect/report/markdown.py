@@ -16,20 +16,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, jobs
-from nccl_inspect.report.digest import (
-    MORE,
-    AlreadyShown,
-    describe_subject,
-    has_story,
-    label_lines,
-    list_facts,
-    list_own_steps,
-    make_head,
-    meaning,
-    one_line,
-    outline_findings,
-    short_names,
-)
 from nccl_inspect.report.tables import KIND_HEAD, rows_by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, folded_lines, markdown_table, step_item
 from nccl_inspect.util.wording import count
@@ -65,20 +51,20 @@ def _single_report(job: Job, style: Style) -> str:
 
 def _paragraphs(job: Job, style: Style) -> Iterator[str]:
     partial = " (partial: reading was interrupted)" if job.partial else ""
-    first = make_head(job, is_now=True)
+    first = digest.make_head(job, is_now=True)
     yield f"## {escape_markdown(first.headline)}{partial}"
-    if lines := label_lines(first):
+    if lines := digest.label_lines(first):
         marks = {"do": code_span}  # commands as code
         marked = [(k, marks.get("" if is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
         yield "\n".join(f"- **{label}:** {text}" for label, text in marked)
     rows: list[list[str]] = []
-    for label, text in list_facts(job):
+    for label, text in digest.list_facts(job):
         if label:
             rows.append([label, text])
         else:
             rows[-1][1] += f", {text}"
     yield markdown_table(("", ""), [(f"**{label}**", escape_markdown(text)) for label, text in rows])
-    if has_story(job):
+    if digest.has_story(job):
         yield "### What happened"
         told = digest.story_lines(job)
         places = [f" ({code_span(line.where)})" if line.where else "" for line in told]
@@ -111,7 +97,8 @@ def _paragraphs(job: Job, style: Style) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    outline, names, shown = outline_findings(job, style.verbose), short_names(job), AlreadyShown(style.verbose)
+    outline, names = digest.outline_findings(job, style.verbose), digest.short_names(job)
+    shown = digest.AlreadyShown(style.verbose)
     if not all(one.is_brief for one in outline):
         yield "### Findings"
     for finding, _, untold, accepted, is_brief in outline:
@@ -123,18 +110,18 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
             yield f"**{kind}** `{other.rule}` ({other.confidence}): {escape_markdown(other.summary)}"
             if other.where and other.where != finding.where:
                 yield f"**Where:** {escape_markdown(other.where)}"
-            if steps := shown.steps(other, list_own_steps(other, finding), 2):
+            if steps := shown.steps(other, digest.list_own_steps(other, finding), 2):
                 yield "\n".join(map(step_item, steps))
             yield from _evidence([line for line in other.evidence if line not in finding.evidence], style, names)
         for words in accepted:
             yield f"**Because** {escape_markdown(words)}"
     if others := [member for one in outline if one.is_brief for member in (one.finding, *one.nested)]:
-        yield f"### Also found ({MORE})"
-        yield "\n".join(f"- {escape_markdown(one_line(finding))}" for finding in others)
+        yield f"### Also found ({digest.MORE})"
+        yield "\n".join(f"- {escape_markdown(digest.one_line(finding))}" for finding in others)
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
-    yield f"#### {finding.severity.upper()} `{finding.rule}` ({escape_markdown(describe_subject(finding))})"
+def _finding(finding: Finding, style: Style, names: dict[str, str], shown: digest.AlreadyShown) -> Iterator[str]:
+    yield f"#### {finding.severity.upper()} `{finding.rule}` ({escape_markdown(digest.describe_subject(finding))})"
     yield _BEGINS_BLOCK.sub(r"\1\\\2", escape_markdown(finding.summary))
     if finding.where:
         yield f"**Where:** {escape_markdown(finding.where)}"
@@ -158,12 +145,12 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 
 def _list_errors(job: Job, style: Style) -> str:
-    names, lines = short_names(job), []
+    names, lines = digest.short_names(job), []
     shown = job.unexplained[: None if style.verbose else _MAX_ERRORS]
     for notice in shown:
         line = notice.evidence[0]
         lines.append(f"{names[line.source]}:{line.line}: {notice.message} ({notice.count} x)")
-        lines += [f"    means: {means}"] if (means := meaning(notice)) else []
+        lines += [f"    means: {means}"] if (means := digest.meaning(notice)) else []
     more = len(job.unexplained) - len(shown)
     lines += [f"… and {more} more"] if more else []
     return folded_lines(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)

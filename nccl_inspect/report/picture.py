@@ -20,6 +20,7 @@ from nccl_inspect.util.wording import STATES, count, ranges
 
 FOLD_ABOVE = 64  # ranks above which hosts are drawn instead of ranks
 UNKNOWN_HOST = "?"
+NO_LINE = "no connection line"
 
 
 class DrawnLink(Frozen):
@@ -32,6 +33,11 @@ class DrawnLink(Frozen):
     detail: str | None = None  # the path, `P2P/CUMEM`; None if the log has no connection line for it
     transport: str | None = None
     gdr: bool | str | None = None
+
+    @property
+    def way(self) -> str:
+        """Return its path in words."""
+        return escape_controls(self.detail or NO_LINE) + ("/GDRDMA" if self.gdr is True else "")
 
 
 class DrawnShape(Frozen):
@@ -195,8 +201,7 @@ def channel_words(channels: Sequence[int]) -> str:
 
 def describe_link(link: DrawnLink) -> str:
     """Return a link in words."""
-    way = escape_controls(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
-    return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
+    return f"{link.src} -> {link.dst}: {link.way}, {channel_words(link.channels)}"
 
 
 def view_title(view: View) -> str:

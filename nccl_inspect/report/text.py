@@ -10,21 +10,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest
-from nccl_inspect.report.digest import (
-    MORE,
-    MOST_STEPS,
-    AlreadyShown,
-    describe_subject,
-    has_story,
-    label_lines,
-    list_facts,
-    list_own_steps,
-    make_head,
-    meaning,
-    one_line,
-    outline_findings,
-    short_names,
-)
 from nccl_inspect.report.tables import KIND_HEAD, align_table, rows_by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, escape_controls
@@ -40,7 +25,7 @@ _WIDE, _TIGHTEST = 80, 4
 _PARAGRAPH, _COMMUNICATORS, _FIXES, _EVIDENCE = (
     (99, 99, 2, 2, 1),
     (99, 3, 2, 1, 1),
-    (MOST_STEPS, 4, 3, 2, 1),
+    (digest.MOST_STEPS, 4, 3, 2, 1),
     (3, 2, 2, 1, 1),
 )
 """Lines of a paragraph of a finding, rows of communicators, steps and lines of evidence, by how tight a report is."""
@@ -71,10 +56,10 @@ def _report_lines(job: Job, style: Style) -> Iterator[str]:
     if job.partial:
         yield f"partial: {digest.describe_interruption(job)}"
     yield from (*headline(job, style), "")
-    if has_story(job):
+    if digest.has_story(job):
         yield from (paint("what happened", "bold", style), *_story(job, style), "")
     communicators = 0
-    for label, text in list_facts(job):
+    for label, text in digest.list_facts(job):
         communicators += label == "communicator"
         if communicators <= _COMMUNICATORS[style.tight]:
             lines = block(label, escape_controls(text), style, indent=0, hang=_HANG)
@@ -100,19 +85,19 @@ def _report_lines(job: Job, style: Style) -> Iterator[str]:
 
 def brief(finding: Finding, job: Job, style: Style) -> list[str]:
     """Return a finding in few lines: what, the first fix and the first line of evidence."""
-    names = short_names(job)
+    names = digest.short_names(job)
     steps = [line for fix in finding.fix[:1] for line in step_block("fix", escape_controls(fix), style)]
     return [*_summary(finding, style), *steps, *_evidence(finding.evidence[:1], style, names)]
 
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """Yield the head of the report: the verdict with its main reason, where, since when, and what to do now."""
-    first = make_head(job, is_now=True)
+    first = digest.make_head(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
     lines = _limit_lines(block("", escape_controls(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
     yield lines[0].replace(first.word, word, 1)
     yield from lines[1:]
-    for label, text in label_lines(first):
+    for label, text in digest.label_lines(first):
         shown = escape_controls(text)
         if label == "do":
             lines = step_block("do", shown, style, indent=0, hang=_HANG)
@@ -162,8 +147,8 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    outline, names = outline_findings(job, style.verbose), short_names(job)
-    shown, first = AlreadyShown(style.verbose), make_head(job, is_now=True)
+    outline, names = digest.outline_findings(job, style.verbose), digest.short_names(job)
+    shown, first = digest.AlreadyShown(style.verbose), digest.make_head(job, is_now=True)
     for finding, _, untold, accepted, is_brief in outline:
         if is_brief:
             continue
@@ -174,7 +159,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
             yield from block(kind, escape_controls(f"{other.rule} ({other.confidence}): {other.summary}"), style)
             if other.where and other.where != finding.where:
                 yield from block("where", escape_controls(other.where), style)
-            for fix in shown.steps(other, list_own_steps(other, finding), _STEPS_UNDER):
+            for fix in shown.steps(other, digest.list_own_steps(other, finding), _STEPS_UNDER):
                 yield from step_block("", f"fix: {escape_controls(fix)}", style)
             fresh = [line for line in other.evidence if line not in finding.evidence]
             yield from _evidence(shown.evidence(fresh), style, names)
@@ -185,9 +170,9 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     others = [member for one in outline if one.is_brief for member in (one.finding, *one.nested)]
     if not others:
         return
-    yield paint("also found", "bold", style) + f" ({MORE})"
+    yield paint("also found", "bold", style) + f" ({digest.MORE})"
     for finding in others:
-        (line, *rest) = block("", escape_controls(one_line(finding)), style, indent=2, hang=0, deeper=2)
+        (line, *rest) = block("", escape_controls(digest.one_line(finding)), style, indent=2, hang=0, deeper=2)
         if style.width >= NARROW:
             line, rest = cut(f"{line}…" if rest else line, style.width), []
         yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
@@ -195,7 +180,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     yield ""
 
 
-def _details(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
+def _details(finding: Finding, style: Style, names: dict[str, str], shown: digest.AlreadyShown) -> Iterator[str]:
     texts = [("cause", finding.cause), ("impact", finding.impact)]
     texts += [("source", str(reference)) for reference in finding.references if style.verbose]
     texts += [("confirm", finding.confirm)] if finding.confirm else []
@@ -217,7 +202,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
     severity = finding.severity.upper()
     for line in block(
-        "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
+        "", escape_controls(f"{severity} {finding.rule} ({digest.describe_subject(finding)})"), style, indent=0, hang=0
     ):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
@@ -257,7 +242,7 @@ def _shorten_place(place: str, width: int) -> str:
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    errors, names = job.unexplained, short_names(job)
+    errors, names = job.unexplained, digest.short_names(job)
     for text in block("", f"errors in the log that no rule explains ({len(errors)})", style, indent=0, hang=0):
         yield paint(text, "bold", style)
     for notice in errors[:_MAX_ERRORS]:
@@ -267,7 +252,7 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
             yield text if style.verbose else cut(text, style.width)
         else:
             yield from _narrow_quote(text.strip(), style, indent=2)
-        if means := meaning(notice):
+        if means := digest.meaning(notice):
             yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"

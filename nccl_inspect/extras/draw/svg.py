@@ -14,18 +14,7 @@ from html import escape
 from typing import NamedTuple
 
 from nccl_inspect.extras.draw import bundles
-from nccl_inspect.report import Style
-from nccl_inspect.report.picture import (
-    LOOKS,
-    DrawnShape,
-    Look,
-    View,
-    channel_words,
-    describe_link,
-    find_look,
-    gpu_words,
-    view_title,
-)
+from nccl_inspect.report import Style, picture
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
@@ -62,7 +51,7 @@ class _Box(NamedTuple):
 class _Arrow(NamedTuple):
     start: complex
     end: complex
-    look: Look
+    look: picture.Look
     title: str
     label: str
     lanes: int = 1
@@ -74,7 +63,7 @@ class _Panel(NamedTuple):
     lines: list[str]
 
 
-def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+def render(views: Sequence[picture.View], machines: Sequence[Topology], style: Style) -> str:
     """Return an SVG document of its own, without scripts and references."""
     panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
     width = max([panel.width for panel in panels] or [300.0])
@@ -94,11 +83,11 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
         f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
     )
-    described = "; ".join(map(view_title, views)) or "nothing to draw"
+    described = "; ".join(map(picture.view_title, views)) or "nothing to draw"
     markers = "".join(
         f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
-        for look in LOOKS
+        for look in picture.LOOKS
     )
     begin = [head, f"<title>{escape(described)}</title>", _CSS, f"<defs>{markers}</defs>"]
     return "\n".join([*begin, *lines, "</svg>"]) + "\n"
@@ -116,9 +105,9 @@ _CSS = """<style>
 <rect width="100%" height="100%" fill="#fff"/>"""
 
 
-def _panels(view: View, kind: str) -> Iterator[_Panel]:
+def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
     """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
-    title = view_title(view) + (f": {kind}s" if kind else "")
+    title = picture.view_title(view) + (f": {kind}s" if kind else "")
     if view.is_folded and kind == "tree":
         across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
         for tree in view.trees[:_MAX_TREES]:
@@ -129,7 +118,7 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
             arrows = _join_hosts(of_tree, kind, boxes)
-            yield _panel(view, boxes, arrows, f"{title} ({channel_words(tree.channels)})", sideways=True)
+            yield _panel(view, boxes, arrows, f"{title} ({picture.channel_words(tree.channels)})", sideways=True)
         return
     boxes = _boxes(view)
     if view.is_folded:
@@ -141,13 +130,13 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
         arrows = []
         for link in links:
             label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
-            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label))
+            arrows.append(_Arrow(*ends, picture.find_look(link), picture.describe_link(link), label))
     if kind == "ring":
-        title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
+        title += f" ({'; '.join(picture.channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
 
 
-def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
+def _panel(view: picture.View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
     lines = [_text(_PAD + 24j, title, "title")]
     for box in boxes:
         name, ranks, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
@@ -163,12 +152,12 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str, side
     if not view.is_folded:
         for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
             corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
-            about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
+            about = ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank))))
             lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
             lines.append(_text(at + 4j, str(rank), "mid"))
     loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.corner.imag + box.height for box in boxes), default=_HEAD) + _LINE + loops
-    used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
+    used = [look for look in picture.LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):  # the legend
         y, links = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
         lines.append(_stroke(f"M{_PAD} {y:.1f} h60", look) + "/>")
@@ -177,7 +166,7 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str, side
     return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
 
 
-def _boxes(view: View) -> list[_Box]:
+def _boxes(view: picture.View) -> list[_Box]:
     """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
     width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
@@ -205,7 +194,7 @@ def _rank_points(box: _Box) -> dict[int, complex]:
     return {rank: middle + cmath.rect(_radius(number), start + step * n) for n, rank in enumerate(box.ranks)}
 
 
-def _join_hosts(view: View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
+def _join_hosts(view: picture.View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
     middles, arrows = {box.host: box.center for box in boxes}, []
     for src, dst, look, links in bundles(view, kind):
         title = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
@@ -247,7 +236,7 @@ def _point(at: complex) -> str:
     return f"{at.real:.1f} {at.imag:.1f}"
 
 
-def _stroke(path: str, look: Look) -> str:
+def _stroke(path: str, look: picture.Look) -> str:
     dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     return (
         f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'
@@ -277,7 +266,7 @@ class Place(NamedTuple):
     down: float
 
 
-def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
+def place_hosts(view: picture.View, tree: picture.DrawnShape) -> dict[str, Place]:
     """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     neighbours: dict[str, set[str]] = {host: set() for host in view.hosts}

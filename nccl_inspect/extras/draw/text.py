@@ -10,16 +10,7 @@ from nccl_inspect.extras.draw import bundles
 from nccl_inspect.model.communicators.rings_and_trees import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.report import Style
-from nccl_inspect.report.picture import (
-    UNKNOWN_HOST,
-    DrawnLink,
-    DrawnShape,
-    View,
-    channel_words,
-    gpu_words,
-    view_title,
-)
+from nccl_inspect.report import Style, picture
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.grouping import group_values
@@ -30,13 +21,13 @@ DRAWS = False
 _MAX_FACTS = 5
 
 
-_Links = dict[tuple[str, int, int], DrawnLink]  # links by their kind and ends
+_Links = dict[tuple[str, int, int], picture.DrawnLink]  # links by their kind and ends
 _Fact = tuple[str | None, str]  # a label and what is so; without a label, a line as it is
 
 
-def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+def render(views: Sequence[picture.View], machines: Sequence[Topology], style: Style) -> str:
     """Return a paragraph per communicator, then the known machines."""
-    parts = [(view_title(view), _view(view, max(style.width, 40))) for view in views]
+    parts = [(picture.view_title(view), _view(view, max(style.width, 40))) for view in views]
     for machine in machines:
         sizes = f"{count(machine.gpus, 'GPU')}, {count(len(machine.nics), 'NIC')}"
         parts.append((f"{escape_controls(machine.name)}: {sizes}", _machine(machine)))
@@ -49,11 +40,11 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _view(view: View, width: int) -> Iterator[_Fact]:
+def _view(view: picture.View, width: int) -> Iterator[_Fact]:
     if view.info is not None:
         yield from _describe_communicator(view.info)
     for host, ranks in view.hosts.items():
-        gpus = {} if view.is_folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
+        gpus = {} if view.is_folded else {rank: picture.gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
         yield "host", f"{escape_controls(host)}: rank{'s' * (len(ranks) > 1)} {named or ranges(ranks)}"
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
@@ -68,11 +59,11 @@ def _view(view: View, width: int) -> Iterator[_Fact]:
         for tree in view.trees:
             shape = tree_shape(tree.links)
             words = f"depth {shape.depth}, at most {shape.children} below a rank"
-            yield "tree", f"{channel_words(tree.channels)}: {words}"
+            yield "tree", f"{picture.channel_words(tree.channels)}: {words}"
             yield from ((None, line) for line in _tree(tree, by_pair, width))
         for link in view.links:
             if link.kind == "connection":
-                yield "link", f"{link.src} -> {link.dst} {_way(link)}, {channel_words(link.channels)}"
+                yield "link", f"{link.src} -> {link.dst} {link.way}, {picture.channel_words(link.channels)}"
     if not view.links:
         yield "links", "none in this log (NCCL_DEBUG=INFO of rank 0 shows rings)"
 
@@ -101,17 +92,17 @@ def _stage(stage: Stage) -> str:
     return escape_controls(" ".join(filter(None, (stage.name, span))) + took)
 
 
-def _ring(view: View, ring: DrawnShape, by_pair: _Links) -> Iterator[_Fact]:
+def _ring(view: picture.View, ring: picture.DrawnShape, by_pair: _Links) -> Iterator[_Fact]:
     order = [*ring.ranks, *ring.ranks[:1]]
     hops: Counter[str] = Counter(
-        _way(by_pair.get(("ring", src, dst)))
+        link.way if (link := by_pair.get(("ring", src, dst))) else picture.NO_LINE
         for src, dst in pairwise(order)
         if src is not None and dst is not None and src != dst
     )
     chain = " > ".join("?" if rank is None else str(rank) for rank in order)
-    yield "ring", f"{channel_words(ring.channels)}: {chain}"
+    yield "ring", f"{picture.channel_words(ring.channels)}: {chain}"
     words = [f"{number} x {way}" for way, number in hops.most_common()]
-    hosts = host_of(view.hosts, UNKNOWN_HOST)
+    hosts = host_of(view.hosts, picture.UNKNOWN_HOST)
     if not is_closed(ring.ranks, view.nranks):
         words.append("not whole in this log")
     elif fewest := fewest_crossings(ring.ranks, hosts):
@@ -120,7 +111,7 @@ def _ring(view: View, ring: DrawnShape, by_pair: _Links) -> Iterator[_Fact]:
     yield "", ", ".join(words)
 
 
-def _tree(tree: DrawnShape, by_pair: _Links, width: int) -> Iterator[str]:
+def _tree(tree: picture.DrawnShape, by_pair: _Links, width: int) -> Iterator[str]:
     children = group_values((parent, child) for parent, child in tree.links)
     below = {child for _, child in tree.links}
     seen: set[int | None] = set()
@@ -130,16 +121,11 @@ def _tree(tree: DrawnShape, by_pair: _Links, width: int) -> Iterator[str]:
         rank, parent, depth = waiting.pop()
         link = by_pair.get(("tree", parent, rank)) if parent is not None and rank is not None else None
         indent = " " * (4 + min(2 * depth, width // 2))
-        yield cut(f"{indent}{'?' if rank is None else rank}" + (f"  {_way(link)}" if depth else ""), width)
+        way = link.way if link else picture.NO_LINE
+        yield cut(f"{indent}{'?' if rank is None else rank}" + (f"  {way}" if depth else ""), width)
         if rank not in seen:  # a log that was torn may close a circle
             seen.add(rank)
             waiting += [(child, rank, depth + 1) for child in reversed(children.get(rank, []))]
-
-
-def _way(link: DrawnLink | None) -> str:
-    if link is None or link.detail is None:
-        return "no connection line"
-    return escape_controls(link.detail) + ("/GDRDMA" if link.gdr is True else "")
 
 
 def _machine(machine: Topology) -> Iterator[_Fact]:

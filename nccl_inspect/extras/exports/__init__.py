@@ -7,4 +7,4 @@ docs/howto/editors.md.
 
 from nccl_inspect.util.discovery import package
 
-names, load = package(__name__, __file__, "patterns")
+names, load = package(__name__, __file__, "shared")

@@ -6,14 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.extras.exports.patterns import (
-    HEAD_FIELDS,
-    field_kind,
-    head_pattern,
-    is_shown,
-    split_message,
-    translate,
-)
+from nccl_inspect.extras.exports import shared
 from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
@@ -28,7 +21,7 @@ def export(productions: Sequence[Production]) -> str:
     ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
     document = {
         "schema": _SCHEMA,
-        "head": {"pattern": f"^{head_pattern(_group)}", "fields": HEAD_FIELDS},
+        "head": {"pattern": f"^{shared.head_pattern(_group)}", "fields": shared.HEAD_FIELDS},
         "messages": [_message(production) for production in ordered],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -37,13 +30,13 @@ def export(productions: Sequence[Production]) -> str:
 def _message(production: Production) -> dict[str, Any]:
     first, _, last = production.versions.partition("..")
     patterns = []
-    for shape in split_message(production):
+    for shape in shared.split_message(production):
         names = {group: name for name, _, group in shape.fields}
 
         def capture(group: int, text: str, names: dict[int, str] = names) -> str:
-            return _group(names[group], text) if is_shown(names[group]) else f"(?:{text})"
+            return _group(names[group], text) if shared.is_shown(names[group]) else f"(?:{text})"
 
-        text = translate(shape, backtracks=False, capture=capture)
+        text = shared.translate(shape, backtracks=False, capture=capture)
         patterns.append(f"^(?:{text})$" if "|" in text else f"^{text}$")
     return {
         "name": production.name,
@@ -58,9 +51,9 @@ def _message(production: Production) -> dict[str, Any]:
         "event": production.event,
         "constants": dict(production.constants),
         "fields": [
-            {"name": name, "type": field_kind(spec), "meaning": meaning.glossary().get(name, "")}
+            {"name": name, "type": shared.field_kind(spec), "meaning": meaning.glossary().get(name, "")}
             for name, spec in {field.name: field.spec for field in fields(production.shape.nodes)}.items()
-            if is_shown(name)
+            if shared.is_shown(name)
         ],
         "first_version": first or None,
         "last_version": (last if ".." in production.versions else first) or None,

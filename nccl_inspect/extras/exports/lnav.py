@@ -14,19 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nccl_inspect.extras.exports.patterns import (
-    DATE,
-    LEVEL,
-    field_groups,
-    field_kind,
-    group_by_event,
-    head_pattern,
-    is_shown,
-    merge_orders,
-    snake_case,
-    split_message,
-    translate,
-)
+from nccl_inspect.extras.exports import shared
 from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.grouping import group_values
@@ -35,8 +23,8 @@ USE = "lnav -i {out} && lnav job.log"
 FILE = "nccl_log.json"
 _TEMPLATE: dict[str, Any] = json.loads((Path(__file__).parent / "lnav.json").read_text(encoding="utf-8"))
 _TIME = (
-    rf"(?|\[(?<timestamp>{DATE})\] |(?<timestamp>{DATE})[ \t]"
-    rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{LEVEL})(?: |$)))"
+    rf"(?|\[(?<timestamp>{shared.DATE})\] |(?<timestamp>{shared.DATE})[ \t]"
+    rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{shared.LEVEL})(?: |$)))"
 )
 _END = r"(?:$|(?=\n))"  # the end of a line: lnav joins following lines without a prefix to the same message
 _OTHER = "other"
@@ -47,14 +35,14 @@ _MAX_PATTERN = 8_000  # characters of one pattern that rules messages out: with 
 def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
     events = {
-        snake_case(event): [shape for production in own for shape in split_message(production)]
-        for event, own in group_by_event(productions).items()
+        shared.snake_case(event): [shape for production in own for shape in shared.split_message(production)]
+        for event, own in shared.group_by_event(productions).items()
     }
     regexes, plain = {}, list[Shape]()
     for event, own in events.items():
         for number, group in enumerate(_groups(own), 1):
             # Alternatives with the same groups in the same order have one set of names.
-            order = [name for name in merge_orders(list(map(_captured_columns, group))) or () if name]
+            order = [name for name in shared.merge_orders(list(map(_captured_columns, group))) or () if name]
             padded = "|".join(_pad_pattern(shape, order) for shape in group)
             regexes[event if number == 1 else f"{event}_{number}"] = {"pattern": _line(f"(?|{padded})")}
             plain += group
@@ -81,7 +69,7 @@ def _groups(shapes: Sequence[Shape]) -> list[list[Shape]]:
     """Return shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
     groups: list[list[Shape]] = []
     for shape in shapes:
-        fitting = (group for group in groups if merge_orders(list(map(_captured_columns, (*group, shape)))))
+        fitting = (group for group in groups if shared.merge_orders(list(map(_captured_columns, (*group, shape)))))
         if group := next(fitting, None):
             group.append(shape)
         else:
@@ -96,19 +84,19 @@ def column(name: str) -> str:
 
 def _captured_columns(shape: Shape) -> list[str]:
     # Never empty: all lists have an order.
-    return ["", *(column(name) for name, _, _ in shape.fields if is_shown(name))]
+    return ["", *(column(name) for name, _, _ in shape.fields if shared.is_shown(name))]
 
 
 def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:
     """Write the pattern of a shape, with groups that match nothing for the fields that it does not have."""
     names = {group: column(name) for name, _, group in shape.fields}
-    kinds = field_groups(shape)
-    own = {name for name in names.values() if is_shown(name)}
+    kinds = shared.field_groups(shape)
+    own = {name for name in names.values() if shared.is_shown(name)}
     missing = list(order)
 
     def capture(group: int, text: str) -> str:
         name = names[group]
-        if not is_shown(name):
+        if not shared.is_shown(name):
             return f"(?:{text})"
         before = missing[: missing.index(name)]
         assert not own.intersection(before)
@@ -117,7 +105,7 @@ def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:
             return f"{_empty_groups(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
         return f"{_empty_groups(before)}(?<{name}>{text})"
 
-    pattern = translate(shape, backtracks=True, capture=capture)
+    pattern = shared.translate(shape, backtracks=True, capture=capture)
     return pattern + _empty_groups(missing)
 
 
@@ -126,7 +114,7 @@ def _empty_groups(names: Sequence[str]) -> str:
 
 
 def _plain_pattern(shape: Shape) -> str:
-    return translate(shape, backtracks=True, capture=lambda _, text: f"(?:{text})")
+    return shared.translate(shape, backtracks=True, capture=lambda _, text: f"(?:{text})")
 
 
 def _other_patterns(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
@@ -159,15 +147,17 @@ def _exclude_patterns(patterns: Sequence[str]) -> str:
 
 
 def _line(message: str) -> str:
-    return f"^{head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
+    return (
+        f"^{shared.head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
+    )
 
 
 def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:
     specs = group_values(
-        (column(field.name), "string" if field.spec == "h" else field_kind(field.spec))
+        (column(field.name), "string" if field.spec == "h" else shared.field_kind(field.spec))
         for shape in shapes
         for field in fields(shape.nodes)
-        if is_shown(field.name)
+        if shared.is_shown(field.name)
     )
     kinds = {name: "integer" if name in ("pid", "tid", "device") else "string" for name in _OF_PREFIX}
     kinds |= {name: own[0] if len(set(own)) == 1 else "string" for name, own in sorted(specs.items())}

@@ -21,7 +21,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import exports as grammar_exports
 from nccl_inspect.extras.exports.lnav import column
-from nccl_inspect.extras.exports.patterns import field_groups, is_shown, merge_orders, split_message, translate
+from nccl_inspect.extras.exports.shared import field_groups, is_shown, merge_orders, split_message, translate
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
