@@ -247,7 +247,7 @@ def memory(job: Job, memories: tuple[str, ...]) -> Picked:
     if logs == ["-"]:
         raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
     found = answers.list_memory(job, EventStream(logs).with_places())
-    return Picked(found, lambda row: not memories or row.memory in memories)
+    return Picked(found, lambda row: not memories or row.memory in memories, "no allocation matches")
 
 
 @click.command(short_help="Show collectives by size and algorithm, and the bytes on each path.")

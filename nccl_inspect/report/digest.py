@@ -70,6 +70,13 @@ def describe_interruption(job: Job) -> str:
     return f"interrupted after {lines:,} {'line' if lines == 1 else 'lines'}" if job.partial else ""
 
 
+def list_unread(job: Job) -> Iterator[tuple[str, str, str]]:
+    """Yield what was not read whole: a name, ``partial`` or ``not read``, and why."""
+    if job.partial:
+        yield "complete", "partial", describe_interruption(job)
+    yield from ((source.name, "not read", source.problem) for source in job.sources if source.problem)
+
+
 _MAX_UNUSED = 3
 _MAX_PASSED = 3
 

@@ -50,11 +50,7 @@ def _commands(job: Job) -> Iterator[str]:
 
 def list_unread(job: Job) -> Iterator[str]:
     """Yield a command for each input that could not be read, and one if the reading was interrupted."""
-    if job.partial:
-        yield annotation("error", "partial", digest.describe_interruption(job))
-    for source in job.sources:
-        if source.problem:
-            yield annotation("error", "not read", source.problem)
+    yield from (annotation("error", kind, problem) for _, kind, problem in digest.list_unread(job))
 
 
 def _annotate_finding(name: str, finding: Finding, message: str) -> str:

@@ -72,9 +72,7 @@ def _verdict(category: str, verdict: str, why: str, text: str) -> TestCase:
 
 def list_unread(job: Job) -> Iterator[TestCase]:
     """Yield a case for each input that could not be read, and one if the reading was interrupted."""
-    unread = [(source.name, "not read", source.problem) for source in job.sources if source.problem]
-    partial = [("complete", "partial", digest.describe_interruption(job))] if job.partial else []
-    for name, kind, problem in partial + unread:
+    for name, kind, problem in digest.list_unread(job):
         case = new_case(name, "verdict")
         case.result = [Error(escape_controls(problem), kind)]
         yield case

@@ -7,9 +7,7 @@ others (:mod:`~nccl_inspect.extras.fleet.report`).
 
 from __future__ import annotations
 
-import tomllib
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
@@ -23,8 +21,3 @@ def library(name: str, extra: str = EXTRA) -> Any:
         return import_module(name)
     except ImportError as error:
         raise NcclInspectError(f"fleet needs {error.name or name}, which is not installed", extra) from None
-
-
-def texts(section: str) -> dict[str, Any]:
-    """Return a section of ``texts.toml``."""
-    return dict(tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))[section])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from nccl_inspect.extras.fleet import texts
 from nccl_inspect.report import Style
 from nccl_inspect.report.prometheus import Metrics
 
 SUFFIXES = ("prom",)
+_DESCRIBED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def render(document: dict[str, Any], style: Style) -> str:
@@ -32,6 +34,6 @@ def render(document: dict[str, Any], style: Style) -> str:
            for name in ("bad", "jobs", "ratio")},
     }  # fmt: skip
     metrics = Metrics()
-    for name, (says, *labels) in texts("metrics").items():
+    for name, (says, *labels) in _DESCRIBED.items():
         metrics.add(f"fleet_{name}", says, labels, rows[name])
     return metrics.text()
