@@ -25,7 +25,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.fold import Burst, ProcessLog, Step, source_and_line
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, Slotted
 
 _OF_COMMUNICATORS = (
@@ -648,11 +648,13 @@ def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator)
 # The world where the log shows no communicator of all ranks, from the ranks of the job that torchrun names. PyTorch
 # makes communicators with their first call: a job that hangs or fails before the first call of all ranks has only
 # those of its groups. torchrun names rank and pid of workers that failed, starts the ranks of a node one after the
-# other, and PyTorch lists the ranks of a group in their order. That leaves one place for each process, or else
-# nothing is said.
+# other, and PyTorch lists the ranks of a group in their order; in the file of one host it names the ranks of that
+# host. That leaves one place for each process, or else nothing is said.
 
 _TORCH = "torch"
 _LABEL = re.compile(rb"\[rank(\d{1,7})\]:")
+_LABELS = 2
+"""Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""
 
 
 def make_world(
@@ -665,19 +667,22 @@ def make_world(
             beyond it is named.
     """
     nobody = [log for log in logs if not log.process.host]
-    if largest is not None and max((rank for *_, rank in find_named_ranks(nobody)), default=0) < largest.nranks:
+    labels = group_sets((source, rank) for source, _, rank in find_named_ranks(nobody))
+    if largest is not None and max((max(ranks) for ranks in labels.values()), default=0) < largest.nranks:
         return largest
     workers: dict[int, set[int]] = {}  # which ranks torchrun reports for each pid; one that has several names none
     for event in (note.event for log in nobody for note in log.notes.values()):
         if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
             workers.setdefault(event.ended_pid, set()).update(event.ranks)
     ranks = {pid: next(iter(some)) for pid, some in workers.items() if len(some) == 1}
-    return _find_stated(communicators, ranks) or largest
+    return _find_stated(communicators, ranks, labels) or largest
 
 
-def _find_stated(communicators: Sequence[Communicator], ranks: Mapping[int, int]) -> Communicator | None:
-    """Return the world by the ranks of pids."""
-    nodes = _nodes(communicators) if ranks else {}
+def _find_stated(
+    communicators: Sequence[Communicator], ranks: Mapping[int, int], labels: Mapping[int, set[int]]
+) -> Communicator | None:
+    """Return the world by the ranks of pids, and by those that are named in the files of single hosts."""
+    nodes = _nodes(communicators) if ranks or labels else {}
     if len({len(members) for members in nodes.values()}) != 1 or not all(map(is_named, nodes)):
         return None
     fixed: dict[int, str] = {}  # by their number the hosts of which a rank is known
@@ -686,6 +691,9 @@ def _find_stated(communicators: Sequence[Communicator], ranks: Mapping[int, int]
             rank = ranks.get(member.log.process.pid)
             if rank is not None and rank >= local:
                 fixed.setdefault((rank - local) // len(here), host)
+    if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
+        return None
+    fixed |= homes
     if not fixed or len(set(fixed.values())) < len(fixed):
         return None
     places = dict(enumerate(_order(communicators, nodes, fixed)))
@@ -720,6 +728,26 @@ def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, i
             rank = int(label[1])
         if isinstance(rank, int):
             yield from ((source_and_line(place)[0], place, rank) for place in (note.place, *(note.places or ())))
+
+
+def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
+    """Return the number of each host with a file of its own, by the ranks named there; None if these disagree."""
+    hosts = group_sets(
+        (source_and_line(place)[0], host)
+        for host, members in nodes.items()
+        for member in members
+        for place in (member.log.first, member.log.last)
+    )
+    own = {source: next(iter(here)) for source in labels if len(here := hosts.get(source, set())) == 1}
+    if len(set().union(*(labels[source] for source in own))) < _LABELS:
+        return {}
+    homes: dict[int, str] = {}
+    for source, host in own.items():
+        ranks = labels[source]
+        numbers = {rank // len(nodes[host]) for rank in ranks}
+        if len(numbers) > 1 or homes.setdefault(numbers.pop(), host) != host:
+            return None
+    return homes
 
 
 def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
