@@ -160,7 +160,8 @@ def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
     ends = exceptions.successes(facts) if may_have_failed else {}
     if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
-        return finding.with_fields(severity="info", fatal=False, impact=remedies.look_up("@SURVIVED"))
+        impact = remedies.look_up("@SURVIVED") if finding.fatal else finding.impact
+        return finding.with_fields(severity="info", fatal=False, impact=impact)
     if finding.fatal and ends:
         words, impact = "@SUCCEEDED", "@BAD_END"
     elif finding.fatal and exceptions.is_outlived(facts, finding.evidence):
