@@ -27,6 +27,7 @@ from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
+from nccl_inspect.story.edges import SILENT
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
 
@@ -76,7 +77,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, rules_by_name())))
     decided, place = decide(facts, story, kept)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided)]
-    decided = [_weigh_survival(facts, finding) for finding in decided]
+    decided = [_weigh_survival(facts, story, finding) for finding in decided]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding))
@@ -155,11 +156,16 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return weighed
 
 
-def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
-    """Return the finding; one beside the success of the program, or after which all worked again, ended no job."""
+def _weigh_survival(facts: Facts, story: Story, finding: Finding) -> Finding:
+    """Return the finding; one beside the success of the program, or after which all worked again, ended no job.
+
+    Below its success processes leave without a word: that others then lose them is no failure.
+    """
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
     ends = exceptions.successes(facts) if may_have_failed else {}
-    if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
+    is_above = finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence)
+    has_left = all(one.layer == Layer.LOSS or one.kind in SILENT for one in story.incidents)
+    if ends and (is_above or has_left):
         impact = remedies.look_up("@SURVIVED") if finding.fatal else finding.impact
         return finding.with_fields(severity="info", fatal=False, impact=impact)
     if finding.fatal and ends:

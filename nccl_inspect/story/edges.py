@@ -32,6 +32,8 @@ COMPARED = ("calls-differ", "never-called", "no-partner", "groups-out-of-order")
 _OWN = (*(layer for layer in Layer if layer <= Layer.RESOURCE), Layer.END)
 TWO_SIDED = ("call-unfinished", "no-answer")
 """What shows that ranks wait, and not which of them is at fault."""
+SILENT = ("fell-silent", "no-answer")
+"""What is concluded of processes that say no more, from others that lost them."""
 
 
 class Edges:

@@ -102,7 +102,9 @@ class Collector:
                 end.gave_up = any(self.actors.find_process(actor) is None for actor in end.actors)
         shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
-        return [*found, *self._collect_findings(shown, kinds)]
+        found += self._collect_findings(shown, kinds)
+        ends = exceptions.successes(self.facts)  # what the program said of itself: it survived what lies above
+        return [one for one in found if not one.line or one.line.order > ends.get(one.line.source, 0)]
 
     def _layer_of(self, finding: Finding) -> Layer:
         return rules_by_name()[finding.rule].reach
