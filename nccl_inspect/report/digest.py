@@ -304,6 +304,8 @@ def reason(job: Job) -> str:
         return "; ".join(unjudged)
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
+    if job.verdict == "unknown" and not any(source.nccl_lines for source in job.sources):
+        return "the log has no line of NCCL itself"
     return paths if job.verdict == "ok" else _MEANING[job.verdict]
 
 
