@@ -92,7 +92,7 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        shown = {keep_input(name, stack): "<stdin>" if name == "-" else name for name in names}
+        shown = {keep_input(name, stack): files.STDIN if name == "-" else name for name in names}
         table = Names(load_table(map_file) if map_file else None)
         job = _Job(shown, table, None if progress is None else update_half)
         readable = job.learn()

@@ -25,8 +25,9 @@ from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
 from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
-from nccl_inspect.ingest.sources.streams import HEAD
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.ingest.sources.files import STDIN
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
@@ -42,7 +43,6 @@ from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
 
-STDIN = "<stdin>"
 _REMEMBERED = 256  # bytes before the offset that was read last
 
 
