@@ -11,15 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import (
-    BootstrapInterface,
-    CudaDriver,
-    NcclTestResult,
-    NcclVersion,
-    NetDevices,
-    ProcessEnded,
-)
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.exceptions import last_signs, worked_last
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
@@ -41,7 +34,7 @@ _LOST, _ONE_IN = 2, 8
 """Lines of paths or ranks that a collector may have lost: two, or one in eight."""
 _FEWEST = 2
 """Ranks that wait at the same point: a single one may be the only rank with a log."""
-_BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
+_BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, events.NetDevices)
 
 
 @once
@@ -323,7 +316,7 @@ def suspicion(facts: Facts) -> str:
 
 
 def _differences(facts: Facts) -> list[str]:
-    releases = facts.job.nccl_versions if facts.with_event(NcclVersion) else []
+    releases = facts.job.nccl_versions if facts.with_event(events.NcclVersion) else []
     versions = [f"NCCL releases differ: {', '.join(releases)}"] if len(releases) > 1 else []
     return [*versions, *(f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts))]
 
@@ -386,12 +379,12 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
     """
-    begins = facts.job.communicators or facts.with_event(BootstrapInterface)
+    begins = facts.job.communicators or facts.with_event(events.BootstrapInterface)
     is_other = (
         facts.job.failed
         or facts.job.ended_by
         or facts.errors(forced_ends=False)
-        or facts.with_event(NcclTestResult)
+        or facts.with_event(events.NcclTestResult)
         or worked_last(facts)
     )
     return [] if not begins or is_other else facts.job.broken_off
@@ -432,7 +425,13 @@ def last_to_connect(facts: Facts) -> set[int]:
 def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
-    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult) or worked_last(facts)
+    is_over = (
+        usage.is_over(job)
+        or job.failed
+        or job.ended_by
+        or facts.with_event(events.NcclTestResult)
+        or worked_last(facts)
+    )
     return _is_whole(job) and not is_over
 
 
@@ -459,7 +458,7 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
     if unended:
         return {"unended": unended}
     begun = (comm for comm in comms if not (comm.completed or comm.ended or comm.connected) and facts.paths_of(comm))
-    unfinished = next((comm.id for comm in begun if not facts.with_event(NcclTestResult)), None)
+    unfinished = next((comm.id for comm in begun if not facts.with_event(events.NcclTestResult)), None)
     return {"unfinished": unfinished} if unfinished else {}
 
 
@@ -478,7 +477,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
     silent = ends_after_nccl(facts, facts.job.ended_by)
     stated = [
         *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
-        *facts.with_event(ProcessEnded, lambda event: event.is_external and event.order != "own"),
+        *facts.with_event(events.ProcessEnded, lambda event: event.is_external and event.order != "own"),
         *terminations(facts),
     ]
     is_known = stated and not empty_tables(facts, silent)

@@ -25,8 +25,6 @@ from nccl_inspect.judging.facts import (
     ranks_concerned,
     ranks_in,
 )
-from nccl_inspect.judging.networks import is_google_network
-from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, Link
@@ -318,7 +316,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     paths = paths.filter_values(("src_host",), rich.__contains__)
     off = [setting for setting in facts.user_settings("NCCL_PXN_DISABLE") if setting.value == "1"]
     off += [setting for setting in facts.user_settings("NCCL_P2P_PXN_LEVEL") if setting.value == "0"]
-    off = [] if is_google_network(facts) else off
+    off = [] if networks.is_google_network(facts) else off
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
@@ -341,8 +339,10 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
     refused = facts.notices("nccl/ib-modify-qp-failed")
     connecting = [one for one in refused if value(one, "errno") == errno.ETIMEDOUT]
-    lost = facts.completions(UNANSWERED)
-    lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
+    lost = facts.completions(transfers.UNANSWERED)
+    lost = (
+        [] if transfers.silent_peers(facts, lost) else lost
+    )  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: bool(failed))
