@@ -1,4 +1,7 @@
-"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves."""
+"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves.
+
+Where nobody reports an end, the silence of processes and the connections that others lost show who went away.
+"""
 
 from __future__ import annotations
 

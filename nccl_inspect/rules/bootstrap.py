@@ -353,13 +353,9 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     yield Effects(caught)
     kinds = group_values((notice.production, notice) for notice in notices if notice not in caught)
     for some in kinds.values():
-        ranks = {
-            rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
-        }
+        ranks = {value(one, name) for one in some for name in ("global_rank", "rank")} - {None}
         odd = set[int]()
-        if (
-            some[0].production == "torch/models-differ"
-        ):  # those whose number of parameters is not that of most ranks in the log
+        if some[0].production == "torch/models-differ":  # who has another number of parameters than most ranks
             counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
             counts |= {int(value(one, "rank")): value(one, "params") for one in some}
             (usual, number), *_ = Counter(counts.values()).most_common(1)
