@@ -29,12 +29,9 @@ from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
-_LONG = 30.0
-"""Seconds: no rank of a healthy job lags that much within one step of the initialization."""
-_LOST, _ONE_IN = 2, 8
-"""Lines of paths or ranks that a collector may have lost: two, or one in eight."""
-_FEWEST = 2
-"""Ranks that wait at the same point: a single one may be the only rank with a log."""
+_LONG = 30.0  # seconds: no rank of a healthy job lags that much within one step of the initialization
+_LOST, _ONE_IN = 2, 8  # lines of paths or ranks that a collector may have lost: two, or one in eight
+_FEWEST = 2  # ranks that wait at the same point: a single one may be the only rank with a log
 _GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
 _LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
 _BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, events.NetDevices)

@@ -38,12 +38,9 @@ class Wait(Frozen):
 
     group: str | None
     """The process group as PyTorch names it, ``0(default_pg)``; None if the line does not name it."""
-    rank: int | None
-    """Rank in the job, if the line has it."""
-    member: int | None
-    """Rank in the process group."""
-    seq: int
-    """-1 if PyTorch does not number its works (until 1.12)."""
+    rank: int | None  # rank in the job, if the line has it
+    member: int | None  # rank in the process group
+    seq: int  # -1 if PyTorch does not number its works (until 1.12)
     operation: str
     numel: int | None
     timeout_ms: int
@@ -55,11 +52,9 @@ class Status(Frozen):
 
     notice: Notice
     group: str | None
-    stated: int | None
-    """Rank in the job, as printed."""
+    stated: int | None  # rank in the job, as printed
     member: int | None
-    enqueued: int | None
-    """The number of the last work."""
+    enqueued: int | None  # the number of the last work
     completed: int
 
     @property
@@ -270,14 +265,10 @@ def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
 # Dumps of the flight recorder: what blocks the job, and in words
 
 _DAY = 86_400.0
-_NO_TIME = 1e9
-"""Seconds; archives and images without times give their files 1970 or 1980."""
-CLOCKS = 2.0
-"""Seconds by which the clocks of hosts may differ."""
-_ZONES, _STARTING = 1_800.0, 900.0
-"""Seconds by which time zones differ, and in which a job makes its first calls."""
-_FRESH = 5.0
-"""Seconds after a call: nobody sets a timeout this short."""
+_NO_TIME = 1e9  # seconds; archives and images without times give their files 1970 or 1980
+CLOCKS = 2.0  # seconds by which the clocks of hosts may differ
+_ZONES, _STARTING = 1_800.0, 900.0  # seconds by which time zones differ, and in which a job makes its first calls
+_FRESH = 5.0  # seconds after a call: nobody sets a timeout this short
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 """The names under which programs call these operations."""
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Variable
 
 
-_SHOWN = 8
-"""Limit of values in the report: there are thousands if each rank has its own."""
+_SHOWN = 8  # limit of values in the report: there are thousands if each rank has its own
 
 
 def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:

@@ -80,8 +80,7 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"perhaps": True}, settings=settings, evidence=lines)
 
 
-_DOCKER = "172.17."
-"""Docker's first bridge."""
+_DOCKER = "172.17."  # Docker's first bridge
 
 
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:

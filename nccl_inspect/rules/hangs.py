@@ -317,8 +317,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
-_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
-"""Operations whose names may differ between ranks, or mean nothing."""
+_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")  # operations whose names may differ between ranks, or mean nothing
 _FINGERPRINT = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
@@ -523,8 +522,7 @@ def straggler(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_FEW = 3
-"""Ranks that somebody looks at one after the other."""
+_FEW = 3  # ranks that somebody looks at one after the other
 
 
 def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
@@ -630,8 +628,7 @@ def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Ev
             yield words, Evidence(dump.name, dump.last.order, text)
 
 
-_REMOTE_ERROR = "Remote process error"
-"""Reported by a rank that lost its peer."""
+_REMOTE_ERROR = "Remote process error"  # reported by a rank that lost its peer
 _LEAVING = ("NOCOMM", "FINALIZE")
 _STATES = {
     "NOCOMM": "no longer in it (ncclCommDestroy, ncclCommAbort)",

@@ -171,8 +171,7 @@ def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
     return set()
 
 
-_SEVERE = 5
-"""This many times fewer NICs are an error."""
+_SEVERE = 5  # this many times fewer NICs are an error
 
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
@@ -379,24 +378,18 @@ class Shared(Frozen):
 
     nic: int
     ranks: set[int]
-    side: str
-    """Whether they do that with what they ``send`` or ``receive``."""
+    side: str  # whether they do that with what they ``send`` or ``receive``
 
 
 class Idle(Frozen):
     """A host with NICs that nothing uses."""
 
     host: Host
-    names: list[str]
-    """The idle NICs."""
-    absent: int
-    """Number of the host's ranks that the log lacks: as many of these NICs may be theirs."""
-    used: dict[int, set[int]]
-    """The other NICs by index, with the ranks that use them."""
-    meant: bool
-    """Whether there is evidence that the idle ones are meant for NCCL."""
-    shared: Shared | None
-    """The largest group of ranks that shares a NIC."""
+    names: list[str]  # the idle NICs
+    absent: int  # number of the host's ranks that the log lacks: as many of these NICs may be theirs
+    used: dict[int, set[int]]  # the other NICs by index, with the ranks that use them
+    meant: bool  # whether there is evidence that the idle ones are meant for NCCL
+    shared: Shared | None  # the largest group of ranks that shares a NIC
     shared_name: str
     evidence: Evidence
 
@@ -406,12 +399,9 @@ class _Judged(Frozen):
 
     host: Host
     ranks: set[int]
-    absent: int
-    """Number of its ranks that the log lacks."""
-    comms: set[str]
-    """The communicators that join it with others, in which all of these ranks are connected,"""
-    alike: frozenset[tuple[int, int | None, int | None]]
-    """and their kinds: hosts with the same kinds can be compared."""
+    absent: int  # number of its ranks that the log lacks
+    comms: set[str]  # the communicators that join it with others, in which all of these ranks are connected,
+    alike: frozenset[tuple[int, int | None, int | None]]  # and their kinds: hosts with the same kinds can be compared
 
 
 @once

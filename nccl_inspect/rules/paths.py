@@ -565,12 +565,9 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
-_FEW = 4
-"""NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)."""
-_BOARD = 8
-"""This many GPUs that are all connected to each other have an NVSwitch."""
-_LINKS = 12
-"""Links of an A100; a GPU with all its links to every other GPU is on an NVSwitch."""
+_FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
+_BOARD = 8  # this many GPUs that are all connected to each other have an NVSwitch
+_LINKS = 12  # links of an A100; a GPU with all its links to every other GPU is on an NVSwitch
 
 
 def few_channels(facts: Facts) -> Iterator[Hit]:

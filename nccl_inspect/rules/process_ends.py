@@ -34,10 +34,8 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
 _RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
 """Errors of a call that failed only because the other side is gone."""
-_POD = "launchers/kubernetes-pod-killed"
-"""A row that may be of any pod of the cluster."""
-_MOST_SHOWN = 4
-"""The most echoes to show beside the last line of the lost rank."""
+_POD = "launchers/kubernetes-pod-killed"  # a row that may be of any pod of the cluster
+_MOST_SHOWN = 4  # the most echoes to show beside the last line of the lost rank
 
 
 def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
@@ -497,8 +495,7 @@ _REASONS = (
     *(_MEMORY, "Evicted", "DeadlineExceeded", "NodeLost", "NodeShutdown", "Terminated", "Preempting", "Preempted"),
     "UnexpectedAdmissionError",
 )
-_CODES = (135, 137, 139)
-"""Exit codes of the first death; 134 and 143 are usually those of the others after it."""
+_CODES = (135, 137, 139)  # exit codes of the first death; 134 and 143 are usually those of the others after it
 
 
 def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:

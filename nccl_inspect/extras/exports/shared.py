@@ -119,8 +119,7 @@ _TOKEN = re.compile(
     r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?[>:=!]|[()|]|(?P<count>[*+?]|\{\d+(?:,\d*)?\})(?P<mode>[+?]?)|[^\\\[\](){}*+?|]",
     re.DOTALL,
 )
-_PLAIN = frozenset(" -#&~'\"/")
-"""Characters that Python escapes and that need no escape."""
+_PLAIN = frozenset(" -#&~'\"/")  # characters that Python escapes and that need no escape
 _MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
