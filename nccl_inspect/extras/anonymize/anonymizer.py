@@ -169,7 +169,7 @@ def words(label: str) -> list[str]:
     return [word for word in parts if len(word) > 1 and _WORD.fullmatch(word) and not word.isdigit()]
 
 
-# --- both readings of a log -----------------------------------------------------------------------------------------
+# Both readings of a log
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
@@ -235,7 +235,7 @@ class Anonymizer:
         self._rest = lru_cache(_MAX_REMEMBERED)(self._new_rest)
         self.remove_names = lru_cache(_MAX_REMEMBERED)(lambda text: decode(self._remains.replace_names(encode(text))))
 
-    # --- first reading ------------------------------------------------------------------------------------------
+    # First reading
 
     def learn_from(self, source: Source) -> None:
         """Take names out of a source.
@@ -341,7 +341,7 @@ class Anonymizer:
                 lists[expression] = texts.expand(expression)
         return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
 
-    # --- second reading -----------------------------------------------------------------------------------------
+    # Second reading
 
     def blocks(self, source: Source) -> Iterator[bytes]:
         """Yield whole lines of a source with everything replaced, as they come.

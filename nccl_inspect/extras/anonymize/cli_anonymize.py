@@ -134,8 +134,7 @@ def keep_input(name: str, stack: ExitStack) -> str:
     return f"/proc/self/fd/{kept.fileno()}" if is_nameless else kept.name
 
 
-# --- the output ---------------------------------------------------------------------------------------------------
-
+# The output
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _ARCHIVES = (".tar.gz", ".tgz")
@@ -222,8 +221,7 @@ class Target:
                     archive.addfile(info, data)
 
 
-# --- both readings ------------------------------------------------------------------------------------------------
-
+# Both readings
 
 Document: TypeAlias = tuple[str, Kind, Callable[[], bytes]]
 """A file of evidence: its name (as that of a source), its kind, and what gives its contents, or an error that says why

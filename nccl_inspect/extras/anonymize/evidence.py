@@ -251,7 +251,7 @@ def copy_values(value: Any, change: Change) -> Any:
     return copy(value, ())
 
 
-# --- files of one kind ----------------------------------------------------------------------------------------------
+# Files of one kind
 
 MEANINGS = texts.LISTS["meanings"]
 _MASKED = "masked"
@@ -357,7 +357,7 @@ class Evidence:
             meaning = "text"
         return meaning, text, ""
 
-    # --- first reading ------------------------------------------------------------------------------------------
+    # First reading
 
     def learn(self, data: bytes) -> None:
         """Take the names out of a file.
@@ -411,7 +411,7 @@ class Evidence:
         self._anonymizer.learned.learn(encode("\n".join(self._texts) + "\n"))
         self._texts.clear()
 
-    # --- second reading -----------------------------------------------------------------------------------------
+    # Second reading
 
     def blocks(self, data: bytes) -> Iterator[bytes]:
         """Yield the file with everything replaced.

@@ -50,7 +50,7 @@ def _paint_block(
     yield from rest
 
 
-# --- check --------------------------------------------------------------------------------------------------------
+# Check
 
 _STEP = {"broken": "fix", "undecided": "needs"}
 """What the step is called: what is undecided needs another log, and no fix."""
@@ -199,7 +199,7 @@ CHECK_FORMATS = {
     "markdown": Format(_check_markdown, ("md",)),
 }
 
-# --- diff ---------------------------------------------------------------------------------------------------------
+# Diff
 
 
 def _head_words(difference: Difference) -> tuple[str, str]:

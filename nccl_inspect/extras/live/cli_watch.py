@@ -216,7 +216,7 @@ def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# Metrics
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
 _OPTION = "--metrics"

@@ -216,9 +216,7 @@ def _tells(head: bytes) -> bool:
     return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)
 
 
-# --- what RAS answers -----------------------------------------------------------------------------------------------
-
-# --- what RAS answers -------------------------------------------------------------------------------------------------
+# What RAS answers
 
 _LONGEST = 30.0  # seconds that an answer may take: RAS itself waits for processes that are silent
 _MOST = 3
@@ -307,7 +305,7 @@ def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
     return Late(known, said[:_MOST], list(words))
 
 
-# --- the watch ------------------------------------------------------------------------------------------------------
+# The watch
 
 _PACKED = b"\x1f\x8b"
 _REST = 5  # looking may take this part of the time at most: a sixth, however large the job
@@ -646,7 +644,7 @@ def _step_words(step: Step | Burst | None) -> str:
     return _STEPS.get(type(step.event), step.event.production)
 
 
-# --- what ends a watch ------------------------------------------------------------------------------------------------
+# What ends a watch
 
 STALL = "stall"
 _ACTION = "action="
