@@ -50,9 +50,7 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         "starting": not is_over and not is_late,
         "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
         "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
-        "bridge": next(
-            (match[0] for notice in notices if (match := _BRIDGE.search(transfers.addresses([notice])))), ""
-        ),
+        "bridge": next((match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one])))), ""),
         "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
         "IPv6": families[True] if len(families) > 1 else "",
         "IPv4": families.get(False),

@@ -407,12 +407,8 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
 
 def _signal_words(notices: list[Notice]) -> str:
     """Return the signal if the launcher names it, else its message."""
-    stated = (
-        report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices
-    )
-    given = next(filter(None, stated), None) or next(
-        filter(None, (value(notice, "exitcode") for notice in notices)), ""
-    )
+    stated = (report_of(one).signal or value(one, "signal") or value(one, "signal_number") for one in notices)
+    given = next(filter(None, stated), None) or next(filter(None, (value(one, "exitcode") for one in notices)), "")
     if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))

@@ -474,9 +474,7 @@ class Tools:
         b = await self._reader.job(_list_names(after), wish, ctx)
         difference = await self._reader.run_alone(lambda: differences.compare(a, b))
         whole = diff_document(difference)
-        changes = [
-            change | {"pairs": len(change["pairs"]), "evidence": change["evidence"][:1]} for change in whole["changes"]
-        ]
+        changes = [one | {"pairs": len(one["pairs"]), "evidence": one["evidence"][:1]} for one in whole["changes"]]
         values = {
             "is_same": whole["is_same"],
             "verdict_before": verdict_line(difference.a),

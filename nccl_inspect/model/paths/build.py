@@ -240,9 +240,7 @@ class _Rooms:
     def __init__(self, communicators: Sequence[Communicator], world: Communicator | None) -> None:
         self._by_size = sorted(communicators, key=lambda comm: -comm.nranks)
         self._without: dict[int, list[Communicator]] = {}
-        self._global_ranks = group_sets(
-            (id(member.log), member.rank) for member in (world.members.values() if world else ())
-        )
+        self._global_ranks = group_sets((id(one.log), one.rank) for one in (world.members.values() if world else ()))
 
     def find_home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
         """Return the only communicator with room for a burst that does not contradict it."""
@@ -412,9 +410,7 @@ class Scope:
         self._are_ambiguous = cache(_names_are_ambiguous)
         self._is_full = cache(self._count_all)
         self._members = cache(
-            lambda name: group_values(
-                (member.log.process[0], member) for member in self._by_name[name].members.values()
-            )
+            lambda name: group_values((one.log.process[0], one) for one in self._by_name[name].members.values())
         )
 
     @cached_property
