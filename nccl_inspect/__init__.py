@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from nccl_inspect.event.types import Event
-    from nccl_inspect.ingest.sources.blocks import Input
+    from nccl_inspect.ingest.sources.files import Input
     from nccl_inspect.model.job import Job
 
 __all__ = ["__version__", "events", "events_table", "read"]

@@ -29,7 +29,7 @@ from nccl_inspect.extras.gate import cli_check, policy
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources import blocks, streams
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import configuration, reading
 from nccl_inspect.scanning import meaning
@@ -136,7 +136,7 @@ def ingest(data: bytes) -> None:
         try:
             for lines in blocks.blocks(source):
                 require(not any(b"\n" in line for line in lines), "a line holds a line end")
-                require(all(len(line) <= 2 * blocks.BLOCK for line in lines), "a line is longer than allowed")
+                require(all(len(line) <= 2 * streams.BLOCK for line in lines), "a line is longer than allowed")
         except NcclInspectError as error:
             _one_line(error)
 

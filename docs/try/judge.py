@@ -11,7 +11,7 @@ from pathlib import Path
 from nccl_inspect import __version__, artifacts, report
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import cli_anonymize as anonymize
-from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources import blocks, files
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import list_unused_evidence as problems_of
@@ -84,7 +84,7 @@ def _judge_files(names: Sequence[str], limit: int, told: Callable[..., None]) ->
     return {"version": __version__, "verdict": job.verdict, "problems": problems, **reports}
 
 
-def _require_bearable(logs: Sequence[blocks.Input], limit: int) -> None:
+def _require_bearable(logs: Sequence[files.Input], limit: int) -> None:
     """Make sure that packed logs do not unpack to more than a browser can hold.
 
     Raises:

@@ -16,8 +16,7 @@ class Column(NamedTuple):
     folds: bool = False  # in a table that is too wide, a value that all rows share is printed once, below the table
     is_host: bool = False  # names that begin alike are shortened where the table is too wide
     least: int = 0  # the width to which long cells may be cut if the table is too wide; 0 if they may not
-    text: Callable[[Any], str] | None = None
-    """Makes the cell from the record, if it is not just the value of the field."""
+    text: Callable[[Any], str] | None = None  # makes the cell from the record, if it is not just the value of the field
 
 
 def name_line(source: str | None, line: int | None) -> str:

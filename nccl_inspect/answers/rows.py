@@ -73,6 +73,8 @@ def last_line_fields(last: LastLine | None) -> dict[str, Any]:
     return {f"last_{name}": getattr(last, name, None) for name in ("time", "source", "line")}
 
 
+# NICs
+
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions with a speed in Mb/s, and the field that names the NIC."""
@@ -256,6 +258,8 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
                 nics.setdefault((host, networks[host], str(index)), _Nic(None, index))
 
 
+# Hosts
+
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 
 
@@ -356,6 +360,9 @@ HOSTS = Answer(
 )
 
 
+# Bandwidth
+
+
 class BandwidthRow(Frozen):
     """An operation at one size; bandwidths are bus bandwidths in GB/s."""
 
@@ -374,6 +381,9 @@ class BandwidthRow(Frozen):
     tool: str
     line: str
     hosts: list[str]
+
+
+_OF_ENTRY = ("operation", "type", "ranks", "nodes", "expected_low", "expected_high", "tool", "hosts")
 
 
 def _describe_expected(row: BandwidthRow) -> str:
@@ -429,7 +439,7 @@ BANDWIDTH = Answer(
 )
 
 
-_OF_ENTRY = ("operation", "type", "ranks", "nodes", "expected_low", "expected_high", "tool", "hosts")
+# Ranks
 
 
 class Error(NamedTuple):
@@ -598,6 +608,9 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
     return early - ended if len(early) <= _MOST * (len(last) - 1) else set()
 
 
+# Settings
+
+
 class SettingRow(Frozen):
     """A variable with one of its values."""
 
@@ -662,6 +675,9 @@ def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
         return dict.fromkeys(sizes, "")
     most = max(sizes.values(), default=0)
     return {value: "outlier" if size * 2 < most else "differs" for value, size in sizes.items()}
+
+
+# Timings
 
 
 class TimingRow(Frozen):
@@ -729,6 +745,8 @@ TIMINGS = Answer(
     ),
 )
 
+
+# Memory
 
 GPU, HOST = "GPU", "host"
 _KINDS = {  # productions with a size, and what is allocated, where the line does not name it in a field

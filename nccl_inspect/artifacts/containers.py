@@ -180,7 +180,7 @@ def is_relevant(name: str) -> bool:
     return _RELEVANT.fullmatch(name) is not None
 
 
-# --- Kubernetes
+# Kubernetes
 
 _JSON = re.compile(rb'\s*\{\s*"(?:apiVersion|kind|items|metadata)"\s*:')
 _YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?|\.\.\.|%YAML.*|[ \t#].*|)\r?$")
@@ -394,7 +394,7 @@ def join_pods(pods: Sequence[Pod]) -> list[Pod]:
     ]
 
 
-# --- docker
+# Docker
 
 _DOCKER = (b'"Id"', b'"HostConfig"', b'"Config"')
 

@@ -139,7 +139,7 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
     return numbers
 
 
-# --- what shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes, times
+# What shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes, times
 
 _ZONES = 14 * 3600.0  # the most by which a clock without zone may be off
 _JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
@@ -234,7 +234,7 @@ def _days(seconds: float) -> str:
     return f"{days} day{'s' * (days > 1)}"
 
 
-# --- which host of the job a file is about
+# Which host of the job a file is about
 
 _FOLDER = "hosts"  # what lies in a folder of this name lies in folders that are named after hosts
 _ABOVE = 2  # folders above a file that may be named after its host
@@ -362,7 +362,7 @@ def _join_host(
     return replace(artifact, value=replace(value, items=tuple(items)), host=host)
 
 
-# --- dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them
+# Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them
 #
 # PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A
 # dump of the same run holds it, and there it is not over: it began as long before as the log says that it ran.

@@ -19,24 +19,19 @@ from nccl_inspect.util.records import Frozen, Record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
-_MOST_CHAINS, _MOST_LINKS = 3, 8
-"""Causes of which the calls that wait for them are listed, and how many of these."""
-_FEWEST = 2
-"""Other ranks that must agree on what is usual."""
+_MOST_CHAINS, _MOST_LINKS = 3, 8  # causes of which the calls that wait for them are listed, and how many of these
+_FEWEST = 2  # other ranks that must agree on what is usual
 _Rows = Mapping[int, Dump]
 _Groups = Sequence[tuple[Group, list[int]]]
-_Place = tuple[str, int]
-"""A call by the description of its group and its number there."""
+_Place = tuple[str, int]  # a call by the description of its group and its number there
 
 
 class Part(Frozen):
     """Holds what one rank has to do with a standstill."""
 
     rank: int
-    dump: str
-    """The file that says so."""
-    call: Call | None
-    """The one it is about; for a rank that did not make it, the last one that it made."""
+    dump: str  # the file that says so
+    call: Call | None  # the one it is about; for a rank that did not make it, the last one that it made
 
 
 class Link(Frozen):
@@ -54,28 +49,21 @@ class Standstill(Record):
     kind: str
     group: Group
     seq: int
-    pending: Mapping[int, Call]
-    """What the ranks in it called, by rank."""
+    pending: Mapping[int, Call]  # what the ranks in it called, by rank
     culprits: list[Part] = field(default_factory=list)
     """The ranks that have to be looked at; those of a cycle each with the call in which it waits."""
-    waiting: list[Part] = field(default_factory=list)
-    """The ranks that wait for them."""
-    absent: Sequence[int] = ()
-    """Ranks that did not make it."""
-    silent: list[int] = field(default_factory=list)
-    """Ranks of the group that made no dump: nothing is known of them."""
+    waiting: list[Part] = field(default_factory=list)  # the ranks that wait for them
+    absent: Sequence[int] = ()  # ranks that did not make it
+    silent: list[int] = field(default_factory=list)  # ranks of the group that made no dump: nothing is known of them
     older: list[int] = field(default_factory=list)
     """Ranks whose dump is older than those of the others: it lacks calls that the others finished with them."""
     overwritten: list[int] = field(default_factory=list)
     """Ranks whose dump no longer has the calls of this group; where they stand is known."""
     odd: list[int] = field(default_factory=list)
     """Of a cycle the ranks that make its calls in another order than all others."""
-    peers: int = 0
-    """How many ranks of other groups with that description made the call of those that wait."""
-    chain: list[Link] = field(default_factory=list)
-    """The calls in which others wait because of it, nearest first."""
-    made: int | None = None
-    """Of a transfer how many of them the side that is away has made."""
+    peers: int = 0  # how many ranks of other groups with that description made the call of those that wait
+    chain: list[Link] = field(default_factory=list)  # the calls in which others wait because of it, nearest first
+    made: int | None = None  # of a transfer how many of them the side that is away has made
 
     @property
     def is_wait(self) -> bool:
@@ -311,8 +299,7 @@ class _Chains:
 
     def __init__(self, calls: Sequence[Standstill], busy: Collection[int] = ()) -> None:
         self.calls, self._busy = calls, busy
-        self._stands: dict[int, int] = {}
-        """The call in which each rank stands."""
+        self._stands: dict[int, int] = {}  # the call in which each rank stands
         for number, call in enumerate(calls):
             for rank, pending in call.pending.items():
                 other = self._stands.get(rank)

@@ -178,8 +178,7 @@ OWN_RANKS = "ranks are relative to each communicator: the log does not show the 
 """The note under tables of paths whose ranks are not global."""
 
 
-# --- the matrix ---------------------------------------------------------------------------------------------------
-
+# The matrix
 
 _FOLD_ABOVE = 64  # ranks above which the matrix is folded to hosts
 _ENDS = {"rank": ("src", "dst"), "host": ("src_host", "dst_host")}

@@ -15,10 +15,8 @@ class Suppression(Frozen):
 
     rules: frozenset[str]
     reason: str
-    hosts: tuple[str, ...] = ()
-    """Globs; empty for all."""
-    ranks: frozenset[int] | None = None
-    """None for all."""
+    hosts: tuple[str, ...] = ()  # globs; empty for all
+    ranks: frozenset[int] | None = None  # None for all
 
     def covers(self, finding: Finding) -> bool:
         """Return whether it covers the whole finding: one that also concerns other ranks or hosts is not accepted."""

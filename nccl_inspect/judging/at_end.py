@@ -9,24 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
+from operator import methodcaller
 
+from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import (
-    BootstrapInterface,
-    CudaDriver,
-    NcclTestResult,
-    NcclVersion,
-    NetDevices,
-    ProcessEnded,
-)
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.exceptions import last_signs, worked_last
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
-from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.grouping import group_values
@@ -35,13 +28,13 @@ from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
-_LONG = 30.0
-"""Seconds: no rank of a healthy job lags that much within one step of the initialization."""
-_LOST, _ONE_IN = 2, 8
-"""Lines of paths or ranks that a collector may have lost: two, or one in eight."""
-_FEWEST = 2
-"""Ranks that wait at the same point: a single one may be the only rank with a log."""
-_BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
+_STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
+_LONG = 30.0  # seconds: no rank of a healthy job lags that much within one step of the initialization
+_LOST, _ONE_IN = 2, 8  # lines of paths or ranks that a collector may have lost: two, or one in eight
+_FEWEST = 2  # ranks that wait at the same point: a single one may be the only rank with a log
+_GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
+_LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
+_BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, events.NetDevices)
 
 
 @once
@@ -90,7 +83,7 @@ def is_stuck(facts: Facts) -> bool:
         return False
     if job.quiet is not None:
         return True
-    if job.partial or job.excerpt or any(source.damaged_lines or source.problem for source in job.sources):
+    if job.excerpt or _is_damaged(job):
         return False
     return _never_came(facts, wait) or _lags(facts, wait)
 
@@ -101,12 +94,7 @@ def is_at_the_end(facts: Facts) -> bool:
     A torn or missing line may be the one that shows that they got further.
     """
     wait, job = waiting_ranks(facts), facts.job
-    if (
-        wait is None
-        or job.going_on
-        or job.partial
-        or any(source.damaged_lines or source.problem for source in job.sources)
-    ):
+    if wait is None or job.going_on or _is_damaged(job):
         return False
     began = ((begin, comm.id) for comm in job.communicators for begin in comm.begins)
     last = {begin.process: comm for begin, comm in sorted(began, key=lambda entry: entry[0].order)}
@@ -116,6 +104,11 @@ def is_at_the_end(facts: Facts) -> bool:
         if {last[begin.process] for begin in comm.begins if begin.member in members} == {comm.id}:
             return True
     return False
+
+
+def _is_damaged(job: Job) -> bool:
+    """Return whether lines are torn, or were not read."""
+    return job.partial or any(source.damaged_lines or source.problem for source in job.sources)
 
 
 def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
@@ -215,13 +208,9 @@ def describe(facts: Facts) -> str:
     where = f" in the {_STAGES[wait.stage]} of communicator {wait.communicator}{since}"
     when = f" ({wait.time})" if wait.time else ""
     quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
-    is_whole = facts.job.quiet is not None or facts.job.ended_by
-    cut = "" if is_whole else f" (or the log was cut{_end_of_log(facts)})"
+    cut = "" if facts.job.quiet is not None or facts.job.ended_by else f" (or the log was cut{_end_of_log(facts)})"
     waiters = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
     return f"{culprit}{waiters} for {whom}{where}{when}{quiet}{cut}"
-
-
-_STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
 
 
 def _end_of_log(facts: Facts) -> str:
@@ -286,7 +275,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         ranks = global_ranks(comm, members) if is_of_job else set()
         who = ranks_word(ranks) if len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
         parts += [f"{who} {what}"] if members else []
-    mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
+    mute = [f"{last.process.host} pid {last.process.pid}" for last in idle_processes(facts)]
     if mute:
         parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({list_words(mute)})")
     return "; ".join(parts)
@@ -323,7 +312,7 @@ def suspicion(facts: Facts) -> str:
 
 
 def _differences(facts: Facts) -> list[str]:
-    releases = facts.job.nccl_versions if facts.with_event(NcclVersion) else []
+    releases = facts.job.nccl_versions if facts.with_event(events.NcclVersion) else []
     versions = [f"NCCL releases differ: {', '.join(releases)}"] if len(releases) > 1 else []
     return [*versions, *(f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts))]
 
@@ -347,6 +336,9 @@ def _outliers(facts: Facts) -> list[Setting]:
         if lonely or shared:
             differing += with_own_ranks(facts, [value for value in values if value.ranks])
     return differing
+
+
+# What the log ends with, and what is missing there
 
 
 def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
@@ -386,12 +378,12 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
     """
-    begins = facts.job.communicators or facts.with_event(BootstrapInterface)
+    begins = facts.job.communicators or facts.with_event(events.BootstrapInterface)
     is_other = (
         facts.job.failed
         or facts.job.ended_by
         or facts.errors(forced_ends=False)
-        or facts.with_event(NcclTestResult)
+        or facts.with_event(events.NcclTestResult)
         or worked_last(facts)
     )
     return [] if not begins or is_other else facts.job.broken_off
@@ -408,14 +400,10 @@ def half_connected(facts: Facts) -> Selection:
     if facts.job.rank_space != "global" or not _may_end_early(facts):
         return halves
     for side in SIDES:
-        silent = nets.where(partial(_lacks_end, side))
-        able = {rank for (rank,) in nets.exclude(silent).distinct(RANKS[side])}
-        halves = halves | silent.filter_values((RANKS[side],), able.__contains__)
+        ended = nets.where(methodcaller("ends", side))
+        able = {rank for (rank,) in ended.distinct(RANKS[side])}
+        halves = halves | nets.exclude(ended).filter_values((RANKS[side],), able.__contains__)
     return halves if len(halves) > max(_LOST, len(nets) // _ONE_IN) else facts.no_paths()
-
-
-def _lacks_end(side: str, kind: PathKind) -> bool:
-    return not kind.ends(side)
 
 
 @once
@@ -432,7 +420,13 @@ def last_to_connect(facts: Facts) -> set[int]:
 def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
-    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult) or worked_last(facts)
+    is_over = (
+        usage.is_over(job)
+        or job.failed
+        or job.ended_by
+        or facts.with_event(events.NcclTestResult)
+        or worked_last(facts)
+    )
     return _is_whole(job) and not is_over
 
 
@@ -459,7 +453,7 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
     if unended:
         return {"unended": unended}
     begun = (comm for comm in comms if not (comm.completed or comm.ended or comm.connected) and facts.paths_of(comm))
-    unfinished = next((comm.id for comm in begun if not facts.with_event(NcclTestResult)), None)
+    unfinished = next((comm.id for comm in begun if not facts.with_event(events.NcclTestResult)), None)
     return {"unfinished": unfinished} if unfinished else {}
 
 
@@ -478,7 +472,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
     silent = ends_after_nccl(facts, facts.job.ended_by)
     stated = [
         *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
-        *facts.with_event(ProcessEnded, lambda event: event.is_external and event.order != "own"),
+        *facts.with_event(events.ProcessEnded, lambda event: event.is_external and event.order != "own"),
         *terminations(facts),
     ]
     is_known = stated and not empty_tables(facts, silent)
@@ -494,10 +488,6 @@ def node_failed(facts: Facts) -> bool:
 def is_timed_out(ends: Iterable[Evidence]) -> bool:
     """Return whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
-
-
-_GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
-_LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
 
 
 # Where ranks without a line belong, from the order in which launchers number ranks

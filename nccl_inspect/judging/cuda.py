@@ -22,23 +22,19 @@ _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels",
 """Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
 connections."""
 FULL = "out of memory"
-ERROR = "CUDA error: "
-"""PyTorch's prefix of CUDA's error text."""
-NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
-"""What PyTorch says where the GPU has no memory for cuBLAS's own buffers."""
+ERROR = "CUDA error: "  # PyTorch's prefix of CUDA's error text
+NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"  # what PyTorch says where the GPU has no memory for cuBLAS's own buffers
 OUT_OF_MEMORY, NOT_PERMITTED, PEERS_EXHAUSTED = 2, 800, 711
 NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
-NO_HOST_MEMORY = (1, 217, 801)
-"""Its answers where shared host memory cannot be allocated or mapped."""
+NO_HOST_MEMORY = (1, 217, 801)  # its answers where shared host memory cannot be allocated or mapped
 
 
 class Failure(Frozen):
     """One failed CUDA call, as one or more processes report it."""
 
     code: int | None
-    file: str | None
-    """Source file of NCCL without its folder ``src``: ``transport/p2p.cc``."""
+    file: str | None  # source file of NCCL without its folder ``src``: ``transport/p2p.cc``
     error: str
     notice: Notice
 

@@ -31,15 +31,12 @@ _COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst
 class Trait(NamedTuple):
     """Something that a path, an end or a rank can have."""
 
-    kind: str
-    """As in :class:`~nccl_inspect.model.finding.Culprit`."""
+    kind: str  # as in :class:`~nccl_inspect.model.finding.Culprit`
     name: str
-    side: str | None = None
-    """``send`` or ``receive`` if it counts at that end of paths only."""
+    side: str | None = None  # ``send`` or ``receive`` if it counts at that end of paths only
 
 
-Nics = frozenset[tuple[str | None, int | None]]
-"""Names and numbers of the NICs of an end."""
+Nics = frozenset[tuple[str | None, int | None]]  # names and numbers of the NICs of an end
 
 
 class Traits:
@@ -52,10 +49,8 @@ class Traits:
 
     def __init__(self, job: Job, by_rank: Mapping[int, Sequence[tuple[str, str]]], *, with_nics: bool = False) -> None:
         self._job, self._by_rank, self._with_nics = job, by_rank, with_nics
-        self.known: list[Trait] = []
-        """By number."""
-        self.ranks: list[set[int]] = []
-        """The ranks with each trait."""
+        self.known: list[Trait] = []  # by number
+        self.ranks: list[set[int]] = []  # the ranks with each trait
         self._numbers: dict[Trait, int] = {}
         self._ends: dict[tuple[object, ...], frozenset[int]] = {}
         self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
@@ -166,10 +161,8 @@ def _named_host(name: str | None) -> list[tuple[str, str]]:
     return [("host", name)] if name is not None and not name.startswith("?") else []
 
 
-MOST = 4
-"""Culprits named together at most; a fault with more of them is everywhere."""
-_ALL = 0.95
-"""The part of the bad ones that must be explained: a cut or torn log may hide the traits of a few."""
+MOST = 4  # culprits named together at most; a fault with more of them is everywhere
+_ALL = 0.95  # the part of the bad ones that must be explained: a cut or torn log may hide the traits of a few
 _PURE, _FEW = 0.9, 4
 """The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
 _THINGS = ("host", "gpu", "nic", "rail", "rank")
@@ -182,12 +175,9 @@ class Population(Frozen):
     bad: Sequence[Set[int]]
     good: Callable[[Set[int]], Iterable[Set[int]]]
     """Those of some traits that the good ones have; good ones without any may be left out."""
-    goods: int
-    """How many good ones there are."""
-    fewest: int = 2
-    """How many bad ones a trait must explain."""
-    hidden: Set[str] = frozenset()
-    """Kinds known for the bad ones only."""
+    goods: int  # how many good ones there are
+    fewest: int = 2  # how many bad ones a trait must explain
+    hidden: Set[str] = frozenset()  # kinds known for the bad ones only
 
 
 class TraitCount(Frozen):
@@ -201,12 +191,9 @@ class TraitCount(Frozen):
 class Explanation(Frozen):
     """Holds what explains the bad ones; nothing if it is empty."""
 
-    culprits: Sequence[TraitCount] = ()
-    """Best first."""
-    beside: Sequence[TraitCount] = ()
-    """Traits that exactly the same ones have: the setting or version of a bad host."""
-    explained: int = 0
-    """How many bad ones it explains."""
+    culprits: Sequence[TraitCount] = ()  # best first
+    beside: Sequence[TraitCount] = ()  # traits that exactly the same ones have: the setting or version of a bad host
+    explained: int = 0  # how many bad ones it explains
 
 
 def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) -> Explanation:
@@ -334,8 +321,7 @@ class _Pool:
         return self._order[kind], side is not None, name
 
 
-_OF_MESSAGES = frozenset(("nic", "rail"))
-"""Kinds that only the complaining ranks name."""
+_OF_MESSAGES = frozenset(("nic", "rail"))  # kinds that only the complaining ranks name
 _STEERS = compile_later(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
@@ -365,8 +351,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
                 _add_culprits(facts, finding, _compare_ranks(facts, finding, nics))
 
 
-_Case = tuple[Population, Traits, "Scene"]
-"""The comparison for a finding."""
+_Case = tuple[Population, Traits, "Scene"]  # the comparison for a finding
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
@@ -506,24 +491,19 @@ def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
 
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
-_MOST_STEPS = 2
-"""With more culprits, there is no single thing to look at first."""
+_MOST_STEPS = 2  # with more culprits, there is no single thing to look at first
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
 
 
 class Scene(Frozen):
     """The comparison that led to the culprits."""
 
-    noun: str
-    """``path``, ``end``, ``pair`` (of hosts), ``rank`` or ``host``."""
-    scope: str
-    """Of paths: ``intra``, ``inter`` or ``any``."""
-    hosts: int
-    """Number of hosts."""
+    noun: str  # ``path``, ``end``, ``pair`` (of hosts), ``rank`` or ``host``
+    scope: str  # of paths: ``intra``, ``inter`` or ``any``
+    hosts: int  # number of hosts
     bad: int = 0
     good: int = 0
-    explained: int = 0
-    """Number of bad ones that the culprits explain."""
+    explained: int = 0  # number of bad ones that the culprits explain
 
 
 def name_of(culprit: Culprit) -> str:

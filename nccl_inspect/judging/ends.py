@@ -1,4 +1,7 @@
-"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves."""
+"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves.
+
+Where nobody reports an end, the silence of processes and the connections that others lost show who went away.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,10 @@ from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
 
-_MOST = 100
-"""The most lines of launchers to examine of one kind: more than a job has."""
-_CORE = 0x80
-"""The flag that the kernel adds to the signal in a status if it wrote a core dump."""
-_ALONE = 2
-"""Ranks of which Hydra names one, whichever ended first."""
-EXCEPTION = 1
-"""The exit code of Python after an exception."""
+_MOST = 100  # the most lines of launchers to examine of one kind: more than a job has
+_CORE = 0x80  # the flag that the kernel adds to the signal in a status if it wrote a core dump
+_ALONE = 2  # ranks of which Hydra names one, whichever ended first
+EXCEPTION = 1  # the exit code of Python after an exception
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 _MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
 GAVE_UP, LOST = "gave up", "lost"
@@ -42,8 +41,7 @@ _LAST_WORDS = (
     "torch/cuda-error",
     "torch/nccl-error",
 )
-_NEAR_THE_END = 3
-"""Lines that launchers and schedulers may print after the last one of a program."""
+_NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions with which a task of Ray only reports the end of another process."""
@@ -52,25 +50,19 @@ _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemory
 class ProcessEnd(Frozen):
     """A process that ended on its own."""
 
-    ranks: list[int]
-    """Empty if neither the reporter nor NCCL's lines name them."""
+    ranks: list[int]  # empty if neither the reporter nor NCCL's lines name them
     host: str | None
     pid: int | None
-    code: int
-    """Exit code; negative for a signal, 0 if unknown."""
+    code: int  # exit code; negative for a signal, 0 if unknown
     notice: Notice
-    trace: Trace | None = None
-    """Its output, if an exception ended it."""
-    raised: RaisedException | None = None
-    """The exception that ended it, if the log shows it."""
+    trace: Trace | None = None  # its output, if an exception ended it
+    raised: RaisedException | None = None  # the exception that ended it, if the log shows it
     echo: RaisedException | None = None
     """The exception with which it reports that it lost another process, or was terminated."""
-    words: str = ""
-    """How it ended, if that is more than a code."""
+    words: str = ""  # how it ended, if that is more than a code
     is_undecided: bool = False
     """Whether it represents processes that their launcher may have killed: which one ended first is unknown."""
-    node: str | None = None
-    """Its host, also where only the report names it."""
+    node: str | None = None  # its host, also where only the report names it
 
     @property
     def report(self) -> ProcessEnded:
@@ -684,8 +676,7 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
 # Which ranks went away, from the silence of processes and the addresses of lost connections
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
-_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")
-"""Plausible addresses and names: some releases print garbage there."""
+_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")  # plausible addresses and names: some releases print garbage there
 _NAME_RANKS = {
     "nccl/proxy-operation-failed": "peer_rank",
     "nccl/proxy-call-failed": "rank",
@@ -699,12 +690,9 @@ _NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-receiv
 class Silence(Frozen):
     """The ranks that may have gone away, by elimination."""
 
-    gone: list[LastLine]
-    """The processes that did: a single one is certain; of several, one or all did."""
-    candidates: list[int]
-    """Ranks of which one did, if no more is known."""
-    has_aborted: bool = False
-    """Whether these gave up a communicator, before any other lost a connection."""
+    gone: list[LastLine]  # the processes that did: a single one is certain; of several, one or all did
+    candidates: list[int]  # ranks of which one did, if no more is known
+    has_aborted: bool = False  # whether these gave up a communicator, before any other lost a connection
 
 
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:

@@ -46,10 +46,8 @@ class Rule(Frozen):
 
     name: str
     category: str
-    title: str
-    """What is wrong, in one line."""
-    severity: str = "error"
-    """The usual severity; a finding may differ, by its effect."""
+    title: str  # what is wrong, in one line
+    severity: str = "error"  # the usual severity; a finding may differ, by its effect
     layer: Layer | None = None
     """How near to a cause it is what it finds; None for that of its category."""
     may_cause: tuple[str, ...] = ()
@@ -57,15 +55,12 @@ class Rule(Frozen):
     effects that rules show."""
     shows: tuple[str, ...] = ()
     """The kinds of effects that its findings are, by which rules that may cause them name them."""
-    tells: tuple[str, ...] = ()
-    """The kinds of incidents that it tells: it only joins statements of several processes."""
-    supersedes: tuple[str, ...] = ()
-    """Rules that are less specific: their findings are dropped if this one has any."""
+    tells: tuple[str, ...] = ()  # the kinds of incidents that it tells: it only joins statements of several processes
+    supersedes: tuple[str, ...] = ()  # rules that are less specific: their findings are dropped if this one has any
     nest_under_effect: bool = False
     """A cause that nests under the slow path it leads to, if there is one: the effect makes the headline. Any other
     cause leads, and its effects nest under it."""
-    cloud: str = ""
-    """The cloud vendor it is about: a finding means that the job runs there."""
+    cloud: str = ""  # the cloud vendor it is about: a finding means that the job runs there
 
     def finding(
         self,
@@ -138,8 +133,7 @@ def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
     return [lines[place] for place in sorted(lines)]
 
 
-Result = Finding | NotJudged | Effects
-"""One result of a rule."""
+Result = Finding | NotJudged | Effects  # one result of a rule
 
 
 class Registered(Frozen):
@@ -211,18 +205,15 @@ def _list_fitting(pattern: str) -> list[Registered]:
 class Mark(Frozen):
     """The marks of rules on a path."""
 
-    rules: tuple[str, ...] = ()
-    """Those whose findings are about it."""
-    is_open: bool = False
-    """Whether one of them could not judge it."""
+    rules: tuple[str, ...] = ()  # those whose findings are about it
+    is_open: bool = False  # whether one of them could not judge it
 
 
 class Results:
     """The findings of all rules, and the questions that they leave open."""
 
     def __init__(self, paths: Paths) -> None:
-        self.marking = [0] * len(paths)
-        """For each path the index of its entry in the marks."""
+        self.marking = [0] * len(paths)  # for each path the index of its entry in the marks
         self.findings: list[Finding] = []
         self.questions: list[NotJudged] = []
         self._effects: set[int] = set()

@@ -56,8 +56,7 @@ class Facts:
     ) -> None:
         self.job, self.platform, self.topologies, self.hardware = job, platform, topologies, hardware
         self._of_communicator: dict[str, Selection] = {}
-        self.computed: dict[Callable[[Facts], Any], Any] = {}
-        """The results of functions that are computed :func:`once`."""
+        self.computed: dict[Callable[[Facts], Any], Any] = {}  # the results of functions that are computed :func:`once`
         self._by_event: dict[type[events.Event], list[Notice]] = {}
         entries = list(enumerate(job.notices))
         self._by_production = group_values((entry[1].production, entry) for entry in entries)
@@ -252,10 +251,8 @@ ENDS: dict[str, Callable[[PathKind], frozenset[End]]] = {
     "receive": lambda kind: frozenset(kind.ends("receive")),
 }
 """The ends of kinds of network paths, as columns of a selection."""
-HOSTS = {"send": "src_host", "receive": "dst_host"}
-"""The columns of the hosts at both ends."""
-RANKS = {"send": "src", "receive": "dst"}
-"""Those of the ranks."""
+HOSTS = {"send": "src_host", "receive": "dst_host"}  # the columns of the hosts at both ends
+RANKS = {"send": "src", "receive": "dst"}  # those of the ranks
 
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:

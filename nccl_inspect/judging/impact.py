@@ -16,8 +16,7 @@ from nccl_inspect.util.records import Frozen
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
 
-MEASURED = "docs/explanation/measurements.md"
-"""The page with the authors' measurements and links to all others."""
+MEASURED = "docs/explanation/measurements.md"  # the page with the authors' measurements and links to all others
 _AZURE = "github.com/Azure/azurehpc-health-checks"
 
 
@@ -32,10 +31,8 @@ class Rate(NamedTuple):
 
     low: float
     high: float
-    what: str
-    """What has that rate, or how it was measured."""
-    link: str
-    """The page or site that states it."""
+    what: str  # what has that rate, or how it was measured
+    link: str  # the page or site that states it
 
     def __str__(self) -> str:
         return f"{self.low:g} GB/s" if self.low == self.high else f"{self.low:g}-{self.high:g} GB/s"

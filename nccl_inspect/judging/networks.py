@@ -44,8 +44,7 @@ class Interface(Frozen):
     """An IP interface that a process lists."""
 
     name: str
-    address: str
-    """Empty if the line does not have it."""
+    address: str  # empty if the line does not have it
     for_setup: bool
     """Whether it is the one for bootstrap; NET/Socket uses all of them for data."""
     notice: Notice
@@ -149,14 +148,11 @@ _SOCKET = "Socket"
 class Fallback(Frozen):
     """A job whose hosts are left with TCP, as far as the log shows."""
 
-    stated: list[Evidence]
-    """Lines in which NCCL selects TCP; empty if it only reports what it did not find."""
-    missing: list[Evidence]
-    """Lines that report no card, or no library to look for one."""
+    stated: list[Evidence]  # lines in which NCCL selects TCP; empty if it only reports what it did not find
+    missing: list[Evidence]  # lines that report no card, or no library to look for one
     ranks: set[int]
     hosts: set[str]
-    may_be_idle: bool
-    """Whether no traffic in the log leaves the host, and no line shows another host."""
+    may_be_idle: bool  # whether no traffic in the log leaves the host, and no line shows another host
 
 
 @once
@@ -366,8 +362,7 @@ def cards_of(notice: Notice) -> tuple[tuple[Any, ...], ...]:
     return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
 
 
-_A_PLUGIN = compile_later(r"ccl|plugin")
-"""Matches file names of plugins, and of none of the libraries that they need."""
+_A_PLUGIN = compile_later(r"ccl|plugin")  # matches file names of plugins, and of none of the libraries that they need
 
 
 def unloadable_plugins(facts: Facts) -> list[Notice]:
@@ -408,8 +403,7 @@ _WORDS = {
     "OCI": re.compile(r"\bOCI\b|\bOKE\b"),
 }
 """Words that only apply to one cloud, by vendor as platforms state it."""
-_EC2 = re.compile(r"ip(?:-\d{1,3}){4}(?:\..*)?")
-"""Host names of EC2."""
+_EC2 = re.compile(r"ip(?:-\d{1,3}){4}(?:\..*)?")  # host names of EC2
 _EFA = re.compile(r"\b(?:efa|EFA)(?:\b|_)")
 _GOOGLE = re.compile(r"\b(?:FasTrak|GPUDirectTCPX|gIB|FastSocket|tcpxo?)\b")
 

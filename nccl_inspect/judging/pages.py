@@ -121,8 +121,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 PLACEHOLDER = compile_later(
     r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?(?: of (\w+))?\}"
 )
-PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
-"""A part of a text that is only kept if something is so."""
+PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")  # a part of a text that is only kept if something is so
 Thing = Notice | Setting | Evidence | PathKind | Platform
 Things = Sequence[Notice | Setting | Evidence | Platform] | Selection
 SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
@@ -275,8 +274,7 @@ def _says(one: Thing, texts: str) -> bool:
     return any(text in own for text in texts.split("¦"))
 
 
-LACKING = "\0"
-"""What a name stands for that nothing has."""
+LACKING = "\0"  # what a name stands for that nothing has
 
 
 def fill_in(text: str, hit: Hit) -> str:
@@ -392,10 +390,8 @@ _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
 _CONTINUED = compile_later(r"\n  +")
-_SHORT = compile_later(r"(\w+) if (.+?): (.*)")
-"""A case of one line."""
-_SHOWN = {*_STEPS, "impact", "stops"}
-"""What pages show of a case, in words that follow "If"."""
+_SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
+_SHOWN = {*_STEPS, "impact", "stops"}  # what pages show of a case, in words that follow "If"
 _REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
 _ALLOWED = {
     "category": CATEGORIES,
@@ -407,8 +403,7 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
-_ALONE = compile_later(r"«(\w+)\?\{\1\}»")
-"""A value in a sentence or a command that is complete without it."""
+_ALONE = compile_later(r"«(\w+)\?\{\1\}»")  # a value in a sentence or a command that is complete without it
 _BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
 _EITHER, _EITHER_STEP = compile_later(_BOTH), compile_later(f"^{_BOTH}$")
 

@@ -100,8 +100,7 @@ _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 _ON_RANK = compile_later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
-_MOST = 4
-"""The most values to list; nobody would read more."""
+_MOST = 4  # the most values to list; nobody would read more
 _OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
@@ -112,10 +111,8 @@ class _Value(Frozen):
     """A value of a placeholder."""
 
     text: str
-    place: Place | None = None
-    """The place of its rank."""
-    note: str = ""
-    """A note for the comment of the command."""
+    place: Place | None = None  # the place of its rank
+    note: str = ""  # a note for the comment of the command
 
 
 class _Scene(Frozen):
@@ -273,5 +270,4 @@ _VALUES: dict[str, Callable[[_Scene], list[_Value]]] = {
     "hosts": lambda scene: [_Value(str(number))] if (number := len(scene.facts.job.hosts)) else [],
 }
 """The source of each placeholder's values."""
-NAMES = frozenset(_VALUES)
-"""Placeholders that a log may fill."""
+NAMES = frozenset(_VALUES)  # placeholders that a log may fill

@@ -15,8 +15,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
-COMMENT = "   # "
-"""Separates code to paste from its comment."""
+COMMENT = "   # "  # separates code to paste from its comment
 _OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
 """A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 

@@ -35,14 +35,10 @@ class Agreement(Frozen):
     effect: str = ""
     """What ranks that differ then use differently: ``transport``, ``network`` or ``address``; empty if they only wait
     for each other or are slow, and no error names it."""
-    on_host: bool = False
-    """May differ between hosts, but not between the ranks of a host."""
-    is_choice: bool = False
-    """A launcher may give each rank its own device on purpose: harmless if the ranks connect."""
-    echoed: bool = False
-    """Every rank that has it prints it before its initialization completes: no line means not set."""
-    hidden_by: str = ""
-    """A variable that makes NCCL ignore this one."""
+    on_host: bool = False  # may differ between hosts, but not between the ranks of a host
+    is_choice: bool = False  # a launcher may give each rank its own device on purpose: harmless if the ranks connect
+    echoed: bool = False  # every rank that has it prints it before its initialization completes: no line means not set
+    hidden_by: str = ""  # a variable that makes NCCL ignore this one
 
 
 def _read_agreement(name: str, words: str) -> Agreement:
@@ -122,42 +118,32 @@ def owners(setting: Setting) -> str:
     return f"host {', '.join(setting.hosts)}"
 
 
-ABSENT = "none"
-"""The value of a sibling that is known to state none."""
-_MAJORITY = 4
-"""Siblings of which one that differs is likely the odd one; of fewer the worse one possibly is."""
+ABSENT = "none"  # the value of a sibling that is known to state none
+_MAJORITY = 4  # siblings of which one that differs is likely the odd one; of fewer the worse one possibly is
 
 
 class Attribute(Frozen):
     """Something that siblings must agree on."""
 
     label: str
-    check: str
-    """The step that finds out why they do not."""
-    told_by: tuple[str, ...]
-    """Categories of findings that tell the same, if they name the same ranks or hosts."""
+    check: str  # the step that finds out why they do not
+    told_by: tuple[str, ...]  # categories of findings that tell the same, if they name the same ranks or hosts
     worse: Callable[[Any, Any], bool] | None = None
     """Whether the first value is worse than the second: then only a worse one is odd."""
-    least: int = _MAJORITY
-    """Siblings that must be there."""
-    is_narrow: bool = False
-    """Whether an odd rank explains that its host is odd."""
-    is_equipment: bool = False
-    """Whether it is of the machine."""
+    least: int = _MAJORITY  # siblings that must be there
+    is_narrow: bool = False  # whether an odd rank explains that its host is odd
+    is_equipment: bool = False  # whether it is of the machine
 
 
 class Sibling(Slotted):
     """One of a group, with what it stands for."""
 
-    kind: str
-    """``host``, ``rank``, ``pair`` (of ranks), ``process`` or ``communicator``."""
+    kind: str  # ``host``, ``rank``, ``pair`` (of ranks), ``process`` or ``communicator``
     name: str
     hosts: frozenset[str]
     ranks: frozenset[int]
-    lines: Callable[[], Iterable[Evidence]]
-    """Finds the lines that show its value."""
-    paths: Callable[[], Selection] | None = None
-    """Finds its slow paths."""
+    lines: Callable[[], Iterable[Evidence]]  # finds the lines that show its value
+    paths: Callable[[], Selection] | None = None  # finds its slow paths
 
 
 class Odd(Record):
@@ -165,17 +151,13 @@ class Odd(Record):
 
     attribute: Attribute
     label: str
-    siblings: list[Sibling]
-    """The odd ones, as they are called."""
+    siblings: list[Sibling]  # the odd ones, as they are called
     found: list[Sibling]
     """The same as they were found, and after them those that are only connected to them: all have slow paths."""
-    group: str
-    """What all of them are called."""
-    values: Mapping[Sibling, Hashable]
-    """Of all of them."""
+    group: str  # what all of them are called
+    values: Mapping[Sibling, Hashable]  # of all of them
     usual: Hashable
-    like: Sibling
-    """One of the others."""
+    like: Sibling  # one of the others
     others: int
 
     @property
@@ -364,8 +346,7 @@ class _Start(NamedTuple):
         return Sibling(kind, name, frozenset((host,)), self.ranks, lines)
 
 
-_Table = dict[Process, tuple[Any, Notice, int]]
-"""What processes state, in which notice, and at which place of it."""
+_Table = dict[Process, tuple[Any, Notice, int]]  # what processes state, in which notice, and at which place of it
 _Groups = Iterator[tuple[Attribute, Mapping[Sibling, Hashable], str, str]]
 """Groups of siblings, as :func:`find_odd` takes them."""
 

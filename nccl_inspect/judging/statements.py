@@ -14,12 +14,9 @@ from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
 
-FLUSHED = 5
-"""The status of transfers that were aborted because an earlier one failed."""
-EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
-"""Signals with which launchers and users end processes that did not fail."""
-NIC_FIELDS = ("device", "hca", "name")
-"""Fields of messages that name a NIC."""
+FLUSHED = 5  # the status of transfers that were aborted because an earlier one failed
+EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)  # signals with which launchers and users end processes that did not fail
+NIC_FIELDS = ("device", "hca", "name")  # fields of messages that name a NIC
 _NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")

@@ -18,11 +18,9 @@ from nccl_inspect.util.wording import list_words
 class Transfer(Frozen):
     """A transfer that failed between two hosts."""
 
-    host: str
-    """The host that reports it."""
+    host: str  # the host that reports it
     peer: str
-    nic: str | None
-    """The NIC of the host."""
+    nic: str | None  # the NIC of the host
 
 
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
@@ -89,8 +87,7 @@ def echoes_of_another(facts: Facts) -> list[Notice]:
     return [late for late in facts.completions(UNANSWERED) if any(precedes(notice, late) for notice in before)]
 
 
-EFA_UNREACHABLE = 15
-"""EFA: the remote device never answered."""
+EFA_UNREACHABLE = 15  # EFA: the remote device never answered
 EFA_UNRESPONSIVE = 13
 """EFA: no answer. Until libfabric 1.22 even if it never answered; from 2.0 on only if it answered before."""
 _HOST_UNREACHABLE = 113

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
     from nccl_inspect.model.finding import Finding
-    from nccl_inspect.model.job import CommunicatorInfo
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
@@ -39,12 +38,9 @@ class Wait(Frozen):
 
     group: str | None
     """The process group as PyTorch names it, ``0(default_pg)``; None if the line does not name it."""
-    rank: int | None
-    """Rank in the job, if the line has it."""
-    member: int | None
-    """Rank in the process group."""
-    seq: int
-    """-1 if PyTorch does not number its works (until 1.12)."""
+    rank: int | None  # rank in the job, if the line has it
+    member: int | None  # rank in the process group
+    seq: int  # -1 if PyTorch does not number its works (until 1.12)
     operation: str
     numel: int | None
     timeout_ms: int
@@ -56,11 +52,9 @@ class Status(Frozen):
 
     notice: Notice
     group: str | None
-    stated: int | None
-    """Rank in the job, as printed."""
+    stated: int | None  # rank in the job, as printed
     member: int | None
-    enqueued: int | None
-    """The number of the last work."""
+    enqueued: int | None  # the number of the last work
     completed: int
 
     @property
@@ -80,13 +74,12 @@ def statuses(facts: Facts) -> list[Status]:
     found = []
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         numbers = [int(match[1]) if (match := one.search(notice.message)) else None for one in (_ENQUEUED, _COMPLETED)]
-        stated, member = (one if isinstance(one := value(notice, name), int) else None for name in _RANKS)
+        stated, member = (
+            one if isinstance(one := value(notice, name), int) else None for name in ("global_rank", "rank")
+        )
         done = -1 if numbers[1] is None else numbers[1]
         found.append(Status(notice, group_of(notice.message), stated, member, numbers[0], done))
     return found
-
-
-_RANKS = ("global_rank", "rank")
 
 
 @once
@@ -269,11 +262,13 @@ def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
     )
 
 
-# Dumps of the flight recorder, in words and lines
+# Dumps of the flight recorder: what blocks the job, and in words
 
 _DAY = 86_400.0
-_NO_TIME = 1e9
-"""Seconds; archives and images without times give their files 1970 or 1980."""
+_NO_TIME = 1e9  # seconds; archives and images without times give their files 1970 or 1980
+CLOCKS = 2.0  # seconds by which the clocks of hosts may differ
+_ZONES, _STARTING = 1_800.0, 900.0  # seconds by which time zones differ, and in which a job makes its first calls
+_FRESH = 5.0  # seconds after a call: nobody sets a timeout this short
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 """The names under which programs call these operations."""
 
@@ -339,10 +334,6 @@ def _began_before(facts: Facts) -> bool:
     return first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
 
 
-_ZONES, _STARTING = 1_800.0, 900.0
-"""Seconds by which time zones differ, and in which a job makes its first calls."""
-
-
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings; a failure that only dumps show which may be of another run is possible."""
     names = {dump.name for dump in dumps_of(facts)}
@@ -374,10 +365,6 @@ def is_running(facts: Facts) -> bool:
         return False
     since = [(ages.write_time(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
     return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
-
-
-_FRESH = 5.0
-"""Seconds after a call: nobody sets a timeout this short."""
 
 
 def confidence(still: Standstill) -> str:
@@ -431,10 +418,6 @@ def dumped_before(still: Standstill) -> float:
     times = [when for part in still.culprits if (when := ages.write_time(part.dump))]
     early = called - min(times, default=called)
     return early if early > CLOCKS else 0
-
-
-CLOCKS = 2.0
-"""Seconds by which the clocks of hosts may differ."""
 
 
 def not_known(still: Standstill) -> str:

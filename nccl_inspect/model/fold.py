@@ -25,19 +25,8 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.inventory import SourceInfo
-from nccl_inspect.scanning.found import (
-    MAX_EXAMPLES,
-    NOTHING_KNOWN,
-    TAIL_WIDTH,
-    Counts,
-    Edge,
-    Found,
-    Known,
-    Repeated,
-    Run,
-    Text,
-    edge_of,
-)
+from nccl_inspect.scanning import found
+from nccl_inspect.scanning.found import Counts, Edge, Found, Known, Repeated, Run, Text
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.records import Record, pick_fields
 
@@ -452,7 +441,7 @@ class SourceCounts(Record):
         self.counts.merge(later.counts)
         self.raised.extend(exception._replace(number=exception.number + before) for exception in later.raised)
         self.spared.extend((number + before, text) for number, text in later.spared)
-        del self.spared[MAX_EXAMPLES:]
+        del self.spared[found.MAX_EXAMPLES :]
         self.benchmarks.extend((number + before, text) for number, text in later.benchmarks)
         del self.benchmarks[MAX_BENCHMARKS:]
         self.end_with([(number + before, text) for number, text in later.at_end], is_all=later.bytes >= NEAR_END)
@@ -578,7 +567,7 @@ class Fold:
     repeated: Mapping[Process, list[Step | Burst]] = MappingProxyType({})
     """Of the share of a job lines that were left out because they had been collected before."""
 
-    def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
+    def __init__(self, begun_with: Known = found.NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
         self.processes: dict[Process, ProcessLog] = {}  # what each process printed
@@ -615,7 +604,7 @@ class Fold:
                     assert text.parsed is not None
                     log.step(base | number, printed, text.parsed.event)
                 elif run is not None or use.how == CONNECTS:
-                    self._connect(log, run or [(text, edge_of(number, printed, text))], base)
+                    self._connect(log, run or [(text, found.edge_of(number, printed, text))], base)
                 else:
                     self._keep(log, base | number, printed, text)
             log.first = min(log.first, base | first)
@@ -652,7 +641,7 @@ class Fold:
             assert text.parsed is not None
             message, (source, line) = text.parsed.message, source_and_line(place)
             rank = envelopes.rank_of(text.message, message)
-            self.sources[source].raised.append(Raised(line, message[:TAIL_WIDTH], rank))
+            self.sources[source].raised.append(Raised(line, message[: found.TAIL_WIDTH], rank))
         elif how == REFUSED:
             self._refuse(place)
         elif how == CALL:

@@ -5,27 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from nccl_inspect.model import inventory
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding, Head, NotJudged, Standing, Suppressed
-from nccl_inspect.model.inventory import (
-    Artifact,
-    Begin,
-    Calls,
-    Gpu,
-    Host,
-    InitTiming,
-    LastLine,
-    Measured,
-    Network,
-    Parallelism,
-    PassedOver,
-    Progress,
-    SourceInfo,
-    Speed,
-    Stage,
-    Waiting,
-)
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.versions import Alike
@@ -113,10 +96,10 @@ class CommunicatorInfo(Deferring):
     """Of a split: its number among those of its parent, from 1."""
     group: str | None = None
     """What the program calls it: PyTorch's process group, or the name given to NCCL."""
-    parallelism: Parallelism | None = None
+    parallelism: inventory.Parallelism | None = None
     """What its shape says that it is for; None also where the program names it."""
-    lifetime: list[Stage] = field(default_factory=list)
-    timings: list[InitTiming] = field(default_factory=list)
+    lifetime: list[inventory.Stage] = field(default_factory=list)
+    timings: list[inventory.InitTiming] = field(default_factory=list)
     algorithms: list[str] = field(default_factory=list)
     """What it has besides rings and trees: ``NVLS``, ``NVLS tree``, ``PAT``, ``CollNet``."""
     collnet: list[int] = field(default_factory=list)
@@ -127,7 +110,7 @@ class CommunicatorInfo(Deferring):
     """The lines that print its channels, rings and trees."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
-    begins: list[Begin] = field(default_factory=list, compare=False)
+    begins: list[inventory.Begin] = field(default_factory=list, compare=False)
     """Where each of its ranks began."""
     evidence: list[Evidence] = field(default_factory=list)
 
@@ -203,7 +186,7 @@ class Unrecognised(Record):
 class Job(Deferring):
     """One run of NCCL."""
 
-    sources: list[SourceInfo]
+    sources: list[inventory.SourceInfo]
     world_size: int | None
     ranks_seen: list[int]
     rank_space: str
@@ -211,13 +194,13 @@ class Job(Deferring):
     dialects: list[str]
     nccl_versions: list[str]
     cuda_versions: list[str]
-    hosts: list[Host]
-    network: Network
+    hosts: list[inventory.Host]
+    network: inventory.Network
     environment: list[Setting]
     communicators: list[CommunicatorInfo]
     paths: Paths
     notices: list[Notice]
-    gpus: dict[int, Gpu] = field(default_factory=dict)
+    gpus: dict[int, inventory.Gpu] = field(default_factory=dict)
     """By rank; without ranks on which communicators differ."""
     local_ranks: dict[int, int] = field(default_factory=dict)
     """By rank, as NCCL counts them on each node of the communicator of all ranks (2.20 and later)."""
@@ -241,7 +224,7 @@ class Job(Deferring):
     """Of a failed job, where the log shows it; set by the rules."""
     story: list[Entry] = field(default_factory=list)
     """What happened, in order, from where it began; empty where nothing failed; set by the rules."""
-    waiting: Waiting | None = None
+    waiting: inventory.Waiting | None = None
     """Where the log ends while ranks wait for others; set by the rules."""
     quiet: float | None = None
     """Seconds for which no rank came any further, as whoever watched the log knows; None where nobody did."""
@@ -259,7 +242,7 @@ class Job(Deferring):
     """What distinguishes it from other jobs of the input; empty where there is no other."""
     jobs: list[Standing] = field(default_factory=list)
     """All jobs of the input, the worst first, where there are several: then this is the worst one."""
-    calls: list[Calls] = field(default_factory=list)
+    calls: list[inventory.Calls] = field(default_factory=list)
     """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not show, or that are cut off."""
@@ -283,9 +266,9 @@ class Job(Deferring):
     """The reading was interrupted: this is the job as far as it was read."""
     excerpt: bool = False
     """This is a part of a log: no communicator begins in it though it has connections, or lines were left out of it."""
-    last_lines: list[LastLine] = field(default_factory=list)
+    last_lines: list[inventory.LastLine] = field(default_factory=list)
     """Where each process falls silent."""
-    timeline: list[Progress] = field(default_factory=list)
+    timeline: list[inventory.Progress] = field(default_factory=list)
     """By rank; empty where lines have no time stamps that can be compared."""
     damaged: list[Evidence] = field(default_factory=list)
     """The first lines of each source that could be neither parsed nor repaired."""
@@ -299,13 +282,13 @@ class Job(Deferring):
     """The first lines of each source of which a collector says that others like them were left out."""
     benchmarks: list[Evidence] = field(default_factory=list)
     """Lines that may be results of benchmarks, or state how fast a training runs."""
-    bandwidth: list[Measured] = field(default_factory=list)
+    bandwidth: list[inventory.Measured] = field(default_factory=list)
     """What benchmarks measured, with what was to be expected; set when the job is judged."""
-    training: list[Speed] = field(default_factory=list)
+    training: list[inventory.Speed] = field(default_factory=list)
     """How fast a training runs, where its log says so."""
-    artifacts: list[Artifact] = field(default_factory=list)
+    artifacts: list[inventory.Artifact] = field(default_factory=list)
     """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
-    passed_over: list[PassedOver] = field(default_factory=list)
+    passed_over: list[inventory.PassedOver] = field(default_factory=list)
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were joined from two places or split."""
     doubtful: set[tuple[str, int]] = field(default_factory=set)

@@ -16,24 +16,12 @@ from nccl_inspect.event.base import Process, hide_secrets
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Late
-from nccl_inspect.model import processes, versions
+from nccl_inspect.model import inventory, processes, versions
 from nccl_inspect.model.communicators import attribution, communicator, rings_and_trees
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import PAIRED, Fold, Note, ProcessLog, Raised, SourceCounts, position, source_and_line
-from nccl_inspect.model.inventory import (
-    Begin,
-    Calls,
-    Gpu,
-    Host,
-    LastLine,
-    Network,
-    Parallelism,
-    Progress,
-    SourceInfo,
-    Stamp,
-)
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs import Part, find_earlier_runs
 from nccl_inspect.model.paths import build
@@ -269,7 +257,7 @@ class _Builder:
             ),
         )
 
-    def _hosts(self) -> list[Host]:
+    def _hosts(self) -> list[inventory.Host]:
         ranks: dict[str, set[int]] = {}
         gpus: dict[str, set[str]] = {}
         for process in self._processes:
@@ -278,19 +266,19 @@ class _Builder:
             gpus.setdefault(name, set()).update(member.gpu.device for member in process.members)
         for (_, rank), name in self._lines.hosts.items():
             ranks.setdefault(name, set()).add(rank)
-        hosts = [Host(name, sorted(own_ranks), len(gpus.get(name, ()))) for name, own_ranks in ranks.items()]
+        hosts = [inventory.Host(name, sorted(own_ranks), len(gpus.get(name, ()))) for name, own_ranks in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
-    def _gpus(self) -> dict[int, Gpu]:
+    def _gpus(self) -> dict[int, inventory.Gpu]:
         gpus = group_sets((rank, (member.init.nvml_dev, member.init.bus_id)) for rank, member in self._list_ranked())
-        return {rank: Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
+        return {rank: inventory.Gpu(*named.pop()) for rank, named in sorted(gpus.items()) if len(named) == 1}
 
-    def _network(self, notices: list[Notice]) -> Network:
+    def _network(self, notices: list[Notice]) -> inventory.Network:
         used = self._lines.networks
         members = (member for comm in self._communicators for member in comm.members.values())
         named = used or Counter(member.network for member in members if member.network)
         name = named.most_common(1)[0][0] if named else None
-        network = Network(name=name)
+        network = inventory.Network(name=name)
         by_plugin = name is not None and name not in _BUILT_IN
         for notice in notices:
             match notice.event:
@@ -379,8 +367,8 @@ class _Builder:
 
         return is_shown
 
-    def _last_lines(self) -> list[LastLine]:
-        where, lines = self._fold.where, list[LastLine]()
+    def _last_lines(self) -> list[inventory.LastLine]:
+        where, lines = self._fold.where, list[inventory.LastLine]()
 
         def quote(log: ProcessLog) -> Evidence | None:
             """Return the last line of a process of which more than its place is kept."""
@@ -388,7 +376,7 @@ class _Builder:
             return self.quotes.last(max(ends, key=attrgetter("last"))) if ends else None
 
         for log in (process.log for process in self._processes):
-            line = LastLine(
+            line = inventory.LastLine(
                 log.process, self._ranks[log.process], *where(log.last), log.closing.origin.device, log.closing.time
             )
             is_in_one = source_and_line(log.first)[0] == source_and_line(log.last)[0]
@@ -396,9 +384,9 @@ class _Builder:
             lines.append(line.defer(evidence=partial(quote, log)))
         return lines
 
-    def _calls(self) -> list[Calls]:
+    def _calls(self) -> list[inventory.Calls]:
         """Return the calls: all ranks of a communicator make the same collective ones, each is counted once."""
-        by_slot: dict[tuple[object, ...], Calls] = {}
+        by_slot: dict[tuple[object, ...], inventory.Calls] = {}
         for process in self._processes:
             for key, tally in process.log.calls.items():
                 members = [  # pointers are used again, so the communicator must live from the first to the last
@@ -412,7 +400,7 @@ class _Builder:
                 comm = member.communicator if member else None
                 rank = self._global_rank(member) if member else None
                 ranks = comm.global_ranks if comm else ()
-                calls = Calls(
+                calls = inventory.Calls(
                     communicator=comm.name if comm else None,
                     func=key.func,
                     datatype=key.datatype,
@@ -439,7 +427,7 @@ class _Builder:
                     total.leader = total.leader or calls.leader
         return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
 
-    def _timeline(self) -> list[Progress]:
+    def _timeline(self) -> list[inventory.Progress]:
         """Return the progress of each rank, by rank.
 
         Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the
@@ -461,15 +449,17 @@ class _Builder:
         progress = []
         for log, member, times in timed:
             stamps = {
-                name: Stamp(when.seconds, printed.time or "", *self._fold.where(place)[:2])
+                name: inventory.Stamp(when.seconds, printed.time or "", *self._fold.where(place)[:2])
                 for name, when, place, printed in times
                 if when.clock == clock
             }
             if len(stamps) > 1:
-                progress.append(Progress(self._global_rank(member), log.process.host, log.process.pid, stamps))
+                progress.append(
+                    inventory.Progress(self._global_rank(member), log.process.host, log.process.pid, stamps)
+                )
         return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
 
-    def _sources(self) -> list[SourceInfo]:
+    def _sources(self) -> list[inventory.SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
         for note in self._torn:
             info = infos[source_and_line(note.place)[0]]
@@ -535,7 +525,7 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
     ],
     "announced": lambda _, comm, __: [rank for rank in sorted(comm.members) if comm.members[rank].started],
     "begins": lambda builder, comm, _: [
-        Begin(
+        inventory.Begin(
             rank,
             member.log.process,
             *builder.quotes.where((member.started or member.first).place),
@@ -672,7 +662,9 @@ def ranks_of_nccl_tests(notices: Iterable[Notice]) -> int | None:
     return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None
 
 
-def likely_parallelism(communicators: Sequence[Communicator], world: Communicator | None) -> dict[str, Parallelism]:
+def likely_parallelism(
+    communicators: Sequence[Communicator], world: Communicator | None
+) -> dict[str, inventory.Parallelism]:
     """By the names of communicators what they are likely for."""
     if world is None:
         return {}
@@ -695,7 +687,7 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
         if len(ranks) == len(set(ranks)) == world.nranks:
             sets[key] = list(by_ranks.values())
     strides = {stride for _, stride, _ in sets if stride > 1}
-    by_name: dict[str, Parallelism] = {}
+    by_name: dict[str, inventory.Parallelism] = {}
     for key, tiling in sets.items():
         read = _read(tiling, key, strides)
         if read is not None:
@@ -703,7 +695,7 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
     return by_name
 
 
-def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:
+def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> inventory.Parallelism | None:
     """Return the reading of one set of siblings."""
     size, stride, only_exchange = key
     if any(len(comm.members) < comm.nranks for comm in comms):
@@ -711,13 +703,15 @@ def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[in
     number = len(comms)
     hosts = [len({member.log.process.host for member in comm.members.values()}) for comm in comms]
     if stride == 1 and max(hosts) == 1:
-        return Parallelism("TP", f"{number} groups of {size} neighbouring ranks, each within one host, cover the job")
+        return inventory.Parallelism(
+            "TP", f"{number} groups of {size} neighbouring ranks, each within one host, cover the job"
+        )
     if stride == 1 or min(hosts) == 1:
         return None
     ending = {1: "st", 2: "nd", 3: "rd"}.get(stride % 10, "th") if stride % 100 not in (11, 12, 13) else "th"
     shape = f"{number} groups of every {stride}{ending} rank, each across hosts, cover the job"
     if only_exchange:
-        return Parallelism("PP", f"{shape}; they only send and receive")
+        return inventory.Parallelism("PP", f"{shape}; they only send and receive")
     if len(strides) > 1:
         return None  # several kinds of strided groups: which is data and which pipeline parallelism is open
-    return Parallelism("DP", shape)
+    return inventory.Parallelism("DP", shape)

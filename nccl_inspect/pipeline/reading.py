@@ -16,8 +16,8 @@ from nccl_inspect.event.types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources import blocks, files
-from nccl_inspect.ingest.sources import blocks as sources
-from nccl_inspect.ingest.sources.blocks import Input, Progress, Source
+from nccl_inspect.ingest.sources.blocks import Progress, Source
+from nccl_inspect.ingest.sources.files import Input
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.machine_type import platform_of
@@ -42,105 +42,6 @@ from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.inventory import Artifact
-
-MAX_DETAILED = 3  # jobs of which everything is kept: the worst
-_MAX_EARLIER, _MAX_MEASURED = 5, 50
-"""Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
-_Judge: TypeAlias = Callable[..., Job]  # gives the job of a fold, and may be given the processes of this
-
-
-def _find_name(jobs: Mapping[str, Fold], wanted: str | None) -> str:
-    """Return the name of one of several jobs by its name or number.
-
-    Raises:
-        NcclInspectError: there is no such job.
-    """
-    names = list(jobs)
-    if wanted is None:
-        raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
-    if wanted in jobs:
-        return wanted
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
-        return names[int(wanted) - 1]
-    numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
-    raise NcclInspectError(f"no job '{wanted}' among {len(names)}", suggestion(wanted, names) or numbers)
-
-
-def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Callable[[Job], None]) -> Job:
-    """Return the worst of several jobs, with all in brief."""
-    standings: list[Standing] = []
-    detailed: list[tuple[tuple[int, ...], Standing]] = []
-    for number, (name, share) in enumerate(jobs.items(), 1):
-        job = _resolve_run(share, judge)
-        visit(job)
-        job.name = name
-        standing = _standing(number, share, job)
-        standings.append(standing)
-        insort(detailed, (_order(standing), standing), key=lambda row: row[0])
-        for _, standing_beyond in detailed[MAX_DETAILED:]:
-            standing_beyond.detail = None
-        del detailed[MAX_DETAILED:]
-    standings.sort(key=_order)
-    worst = standings[0].detail
-    assert worst is not None
-    worst.jobs = standings
-    numbers = jobs[standings[0].name].sources_by_number
-    unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
-    worst.sources.extend(source.info() for source in unread)
-    return worst
-
-
-def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: Gathered | None = None) -> Job:
-    """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
-    gathered = gathered or Gathered.gather(share)
-    if run is None:
-        job = judge(share, gathered)
-        if job.earlier_runs:
-            most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one) for one in runs_of(share, gathered)[:-1][-most:]]
-            job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
-            results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
-            for entry in results.values():
-                entry.what += ", in an earlier run"
-            own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
-            job.bandwidth = [*results.values(), *own]
-        return job
-    runs = runs_of(share, gathered)
-    if not 1 <= run <= len(runs):
-        some = count(len(runs), "run")
-        raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1])
-
-
-def _standing(number: int, share: Fold, job: Job) -> Standing:
-    finding = job.findings[0] if job.findings else None
-    highest = max((SEVERITIES.index(candidate.severity) for candidate in job.findings), default=-1)
-    logs = [log for log in share.processes.values() if log.process.host] or list(share.processes.values())
-    first = min(logs, key=lambda log: log.first, default=None)
-    last = max(logs, key=lambda log: log.last, default=None)
-    begin = share.where(first.first) if first else (job.sources[0].name, 1, 1)
-    end = share.where(last.last) if last else (job.sources[-1].name, job.sources[-1].lines, job.sources[-1].lines)
-    return Standing(
-        number=number,
-        name=job.name,
-        verdict=job.verdict,
-        reason=digest.reason(job),
-        ranks=job.world_size or len(job.ranks_seen) or None,
-        hosts=[host.name for host in job.hosts],
-        nccl_versions=job.nccl_versions,
-        first=Evidence(begin[0], begin[1], (first and first.opening.time) or "", begin[2]),
-        last=Evidence(end[0], end[1], (last and last.closing.time) or "", end[2]),
-        finding=finding,
-        severity=SEVERITIES[highest] if highest >= 0 else "",
-        detail=job,
-    )
-
-
-def _order(standing: Standing) -> tuple[int, ...]:
-    """Return the worst first, of equal ones that with more ranks, then the earlier one."""
-    severity = SEVERITIES.index(standing.severity) if standing.severity else -1
-    return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
-
 
 __all__ = ("Options",)  # who reads needs them, so that they come from here as well
 _SHARE = 128 << 20  # bytes that are worth a process, where nobody says how many there are to be
@@ -212,10 +113,10 @@ def _pieces(
 
 def _read_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
     """Yield all files, one after the other."""
-    for source in sources.find(given, progress):
+    for source in blocks.find(given, progress):
         from_the_end = source.name in turned
         yield source.with_fields(newest_first=True) if from_the_end else source
-        yield from sources.records_of(source, from_the_end)
+        yield from blocks.records_of(source, from_the_end)
 
 
 def require_nccl(state: Fold) -> None:
@@ -398,6 +299,110 @@ class Judge:
             if 0 < given.gpus < busiest.gpus:
                 has = f"{given.name} has {count(given.gpus, 'GPU')}"
                 yield f"{has}, {seen}; take the topology on a machine of this job, where all its GPUs are visible"
+
+
+# Several jobs in one input, and several runs of one job
+
+MAX_DETAILED = 3  # jobs of which everything is kept: the worst
+_MAX_EARLIER, _MAX_MEASURED = 5, 50
+"""Earlier runs that are judged, too: the last ones; and where the log has results that are not of the newest run."""
+_Judge: TypeAlias = Callable[..., Job]  # gives the job of a fold, and may be given the processes of this
+
+
+def _find_name(jobs: Mapping[str, Fold], wanted: str | None) -> str:
+    """Return the name of one of several jobs by its name or number.
+
+    Raises:
+        NcclInspectError: there is no such job.
+    """
+    names = list(jobs)
+    if wanted is None:
+        raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
+    if wanted in jobs:
+        return wanted
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        return names[int(wanted) - 1]
+    numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
+    raise NcclInspectError(f"no job '{wanted}' among {len(names)}", suggestion(wanted, names) or numbers)
+
+
+def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Callable[[Job], None]) -> Job:
+    """Return the worst of several jobs, with all in brief."""
+    standings: list[Standing] = []
+    detailed: list[tuple[tuple[int, ...], Standing]] = []
+    for number, (name, share) in enumerate(jobs.items(), 1):
+        job = _resolve_run(share, judge)
+        visit(job)
+        job.name = name
+        standing = _standing(number, share, job)
+        standings.append(standing)
+        insort(detailed, (_order(standing), standing), key=lambda row: row[0])
+        for _, standing_beyond in detailed[MAX_DETAILED:]:
+            standing_beyond.detail = None
+        del detailed[MAX_DETAILED:]
+    standings.sort(key=_order)
+    worst = standings[0].detail
+    assert worst is not None
+    worst.jobs = standings
+    numbers = jobs[standings[0].name].sources_by_number
+    unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
+    worst.sources.extend(source.info() for source in unread)
+    return worst
+
+
+def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: Gathered | None = None) -> Job:
+    """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
+    gathered = gathered or Gathered.gather(share)
+    if run is None:
+        job = judge(share, gathered)
+        if job.earlier_runs:
+            most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
+            earlier = [judge(one) for one in runs_of(share, gathered)[:-1][-most:]]
+            job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
+            results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
+            for entry in results.values():
+                entry.what += ", in an earlier run"
+            own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
+            job.bandwidth = [*results.values(), *own]
+        return job
+    runs = runs_of(share, gathered)
+    if not 1 <= run <= len(runs):
+        some = count(len(runs), "run")
+        raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
+    return judge(runs[run - 1])
+
+
+def _standing(number: int, share: Fold, job: Job) -> Standing:
+    finding = job.findings[0] if job.findings else None
+    highest = max((SEVERITIES.index(candidate.severity) for candidate in job.findings), default=-1)
+    logs = [log for log in share.processes.values() if log.process.host] or list(share.processes.values())
+    first = min(logs, key=lambda log: log.first, default=None)
+    last = max(logs, key=lambda log: log.last, default=None)
+    begin = share.where(first.first) if first else (job.sources[0].name, 1, 1)
+    end = share.where(last.last) if last else (job.sources[-1].name, job.sources[-1].lines, job.sources[-1].lines)
+    return Standing(
+        number=number,
+        name=job.name,
+        verdict=job.verdict,
+        reason=digest.reason(job),
+        ranks=job.world_size or len(job.ranks_seen) or None,
+        hosts=[host.name for host in job.hosts],
+        nccl_versions=job.nccl_versions,
+        first=Evidence(begin[0], begin[1], (first and first.opening.time) or "", begin[2]),
+        last=Evidence(end[0], end[1], (last and last.closing.time) or "", end[2]),
+        finding=finding,
+        severity=SEVERITIES[highest] if highest >= 0 else "",
+        detail=job,
+    )
+
+
+def _order(standing: Standing) -> tuple[int, ...]:
+    """Return the worst first, of equal ones that with more ranks, then the earlier one."""
+    severity = SEVERITIES.index(standing.severity) if standing.severity else -1
+    return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
+
+
+# The events of all lines
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -1,7 +1,7 @@
 """A job in words, for reports that people read.
 
-The reason for the verdict, the facts of the job, what the log lacks, the evidence beside it, the nesting of findings,
-what is left to ``--verbose``, and what happened, in order; then the head of every report.
+What the log lacks, the evidence beside it, what is left to ``--verbose``; the reason for the verdict, the facts of the
+job, the nesting of findings, and what happened, in order; then the head of every report.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.times import show_time
 from nccl_inspect.util.wording import STATES, count, is_or_are, ranges, ranks_word, some_names, some_ranks
+
+# What the log lacks
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")
@@ -77,6 +79,8 @@ def list_unread(job: Job) -> Iterator[tuple[str, str, str]]:
     yield from ((source.name, "not read", source.problem) for source in job.sources if source.problem)
 
 
+# The evidence beside it
+
 _MAX_UNUSED = 3
 _MAX_PASSED = 3
 
@@ -114,6 +118,8 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
         what = f"{count(len(names), kind)} ({name}, …)" if len(names) > 1 else what
         yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
 
+
+# One finding, and how much of it is shown
 
 MOST_STEPS = 4  # steps of a fix that are shown; later ones are less likely to help, or cost more
 _FIRST_EVIDENCE = 3  # lines of evidence of the first finding; the others show one
@@ -166,6 +172,8 @@ class AlreadyShown:
         self._lines.update((line.source, line.order) for line in shown)
         return shown
 
+
+# The verdict with its reason, and the facts of the job
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
@@ -484,6 +492,9 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 
 
+# Findings, nested
+
+
 def list_own_steps(finding: Finding, lead: Finding) -> list[str]:
     """Return steps of a nested finding that its parent does not have; none for an effect."""
     return [step for step in finding.fix if step not in lead.fix] if finding.root else []
@@ -559,6 +570,8 @@ def _nest_findings(findings: list[Finding]) -> dict[str, str]:
     return under
 
 
+# What happened, in order
+
 _VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
 """How a sentence continues after its subject."""
 _MAX_STORY_HOSTS = 2
@@ -609,8 +622,7 @@ def story_rows(job: Job) -> list[tuple[str, str, list[bool]]]:
     ]
 
 
-# --- the first lines of every report: the verdict, where, since when, and what to do now --------------------------
-
+# The first lines of every report: the verdict, where, since when, and what to do now
 
 _NO_LINE = ": no line in the log"
 _MOST_PLACES = 2  # most ranks that are named with their processes; for more, the hosts are named

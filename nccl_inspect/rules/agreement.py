@@ -15,15 +15,7 @@ from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.siblings import (
-    AGREEMENTS,
-    Agreement,
-    Odd,
-    errors_of,
-    owners,
-    ranks_without,
-    with_own_ranks,
-)
+from nccl_inspect.judging.siblings import Agreement, Odd
 from nccl_inspect.judging.transfers import is_connected
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
@@ -36,13 +28,12 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Variable
 
 
-_SHOWN = 8
-"""Limit of values in the report: there are thousands if each rank has its own."""
+_SHOWN = 8  # limit of values in the report: there are thousands if each rank has its own
 
 
 def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
     """Find values that differ, and variables that only some of the ranks that came equally far print."""
-    for agreement in AGREEMENTS:
+    for agreement in siblings.AGREEMENTS:
         values = facts.settings(agreement.name)
         outliers = values and (_minority(agreement, values) or _on_some_ranks(facts, agreement, values))
         if not outliers:
@@ -50,21 +41,21 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         ranks = {rank for setting in outliers for rank in setting.ranks or ()}
         joined = bool(ranks) and ranks <= facts.job.paths.ends()
         joined |= any(comm.state == "connected" for comm in facts.job.communicators)
-        values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
+        values, outliers = siblings.with_own_ranks(facts, values), siblings.with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
-        errors = errors_of(facts, agreement.effect, odd)
+        errors = siblings.errors_of(facts, agreement.effect, odd)
         if not errors and agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
         may_choose = agreement.is_choice and not (errors or facts.job.failed or facts.errors(forced_ends=False))
         alone = values if len(values) == 1 else []
-        others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
+        others = siblings.ranks_without(facts, agreement, alone[0]) if alone else set[int]()
         named = {
             "variable": agreement.name,
-            "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
+            "values": "; ".join(f"{setting.value} on {siblings.owners(setting)}" for setting in values[:_SHOWN]),
             "more": max(len(values) - _SHOWN, 0),
             "alone": alone,
             "names": " ".join(alone[0].names) if alone else "",
-            "owners": owners(alone[0]) if alone else "",
+            "owners": siblings.owners(alone[0]) if alone else "",
             "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
             "others": others,
             "effect": agreement.effect if errors else "",
@@ -104,7 +95,7 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
         return [setting] if any(host in setting.hosts for host, *_ in chose.difference(setting.processes)) else []
     if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
-    return [setting] if ranks_without(facts, agreement, setting) else []
+    return [setting] if siblings.ranks_without(facts, agreement, setting) else []
 
 
 class Source(NamedTuple):

@@ -8,27 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
-from nccl_inspect.judging import exceptions, networks
+from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.exceptions import is_still, works_below
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
-from nccl_inspect.judging.transfers import (
-    NO_ROUTE,
-    REFUSED,
-    TIMED_OUT,
-    addresses,
-    failed_connections,
-    has_built_communicator,
-    has_error,
-    hosts_by_address,
-    is_connected,
-    link_local_refused,
-    peer,
-    reason,
-    retried_connections,
-)
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
@@ -42,9 +27,9 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
 
     They are ``refused``, or have no way to the address.
     """
-    errors = REFUSED if "refused" in kinds else NO_ROUTE
-    failed, again = failed_connections(facts, *errors), retried_connections(facts, *errors)
-    if not (notices := failed or ([] if has_built_communicator(facts) else again)):
+    errors = transfers.REFUSED if "refused" in kinds else transfers.NO_ROUTE
+    failed, again = transfers.failed_connections(facts, *errors), transfers.retried_connections(facts, *errors)
+    if not (notices := failed or ([] if transfers.has_built_communicator(facts) else again)):
         return
     is_over = bool(failed or facts.job.ended_by)
     # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
@@ -55,17 +40,17 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
     }
     tried = [*failed, *again]
-    wanted = {peer(notice).partition("<")[0] for notice in tried}
+    wanted = {transfers.peer(notice).partition("<")[0] for notice in tried}
     named = {
-        "where": addresses(tried) or "another rank",
-        "owners": {host for address, host in hosts_by_address(facts).items() if address in wanted},
+        "where": transfers.addresses(tried) or "another rank",
+        "owners": {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted},
         "given up": failed,
         "over": is_over,
         "open": not is_over and is_late,
         "starting": not is_over and not is_late,
-        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
-        "error": next((error for error in errors if error in reason(notices[-1])), ""),
-        "bridge": next((match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))), ""),
+        "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
+        "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
+        "bridge": next((match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one])))), ""),
         "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
         "IPv6": families[True] if len(families) > 1 else "",
         "IPv4": families.get(False),
@@ -93,26 +78,34 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"perhaps": True}, settings=settings, evidence=lines)
 
 
-_DOCKER = "172.17."
-"""Docker's first bridge."""
+_DOCKER = "172.17."  # Docker's first bridge
 
 
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     """Find addresses of failed connections, then interfaces used for bootstrap or data, that hosts do not share."""
-    given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
-    again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
+    given_up = [
+        *transfers.failed_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE),
+        *transfers.link_local_refused(facts),
+    ]
+    again = (
+        []
+        if transfers.is_connected(facts)
+        else transfers.retried_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE)
+    )
     interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
     # On a single host a refused loopback address belongs to a process that ended.
-    tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(peer(one))]
-    own = [one for one in tried if peer(one).startswith("127.") and has_error(one, REFUSED)]
+    tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(transfers.peer(one))]
+    own = [
+        one for one in tried if transfers.peer(one).startswith("127.") and transfers.has_error(one, transfers.REFUSED)
+    ]
     if lost := [one for one in tried if facts.spans_hosts() or one not in own]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
         is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
-        yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
+        yield _find(facts, used, lost, {"lost": transfers.addresses(lost), "sure": True, "dead": is_dead})
         return
-    if is_connected(facts) or networks.is_on_one_host(facts):
+    if transfers.is_connected(facts) or networks.is_on_one_host(facts):
         return  # the interface works, or need not reach another host
-    failed, is_built = [*given_up, *again], has_built_communicator(facts)
+    failed, is_built = [*given_up, *again], transfers.has_built_communicator(facts)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
     named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
@@ -126,7 +119,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         is_sure, is_dead = has_failed or bool(networks.same_address(used)), has_failed and spans
         yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
     elif may_use_tcp and (used := [one for one in interfaces if one.is_of_one_machine]):
-        unnamed = [notice for notice in failed if not peer(notice)]
+        unnamed = [notice for notice in failed if not transfers.peer(notice)]
         has_failed = bool(unnamed or ended_by)
         yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
@@ -149,7 +142,7 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
         "other": good.pop() if len(good) == 1 else "",
         "shared_address": address,
         "hosts": some_names(sorted(hosts)),
-        "loops": any(networks.is_loopback(peer(notice).partition("<")[0]) for notice in failed if lost),
+        "loops": any(networks.is_loopback(transfers.peer(notice).partition("<")[0]) for notice in failed if lost),
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
         "link-local": not used or any(one.is_link_local for one in used),
         "IPv6": "fe80:" in (lost or words),
@@ -196,7 +189,7 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     # (src/misc/socket.cc).
     lists = [one for one in facts.user_settings("NCCL_SOCKET_IFNAME") if one.value.startswith("^")]
     let_in = [one for one in lists if not any(map("lo".startswith, networks.listed_names(one.value)))]
-    job, is_built = facts.job, has_built_communicator(facts)
+    job, is_built = facts.job, transfers.has_built_communicator(facts)
     shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
     named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
     if not facts.spans_hosts():
@@ -220,11 +213,11 @@ _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "se
 
 def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
-    is_built = has_built_communicator(facts)
+    is_built = transfers.has_built_communicator(facts)
     calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
-    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
-    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
-    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
+    links = [] if is_built else transfers.link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*transfers.failed_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE), *links]))
+    connections = [notice for notice in transfers.failed_connections(facts) if id(notice) not in lost]
     system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
     # For mixed-networks and bootstrap-no-interface.
     judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
@@ -357,13 +350,9 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     yield Effects(caught)
     kinds = group_values((notice.production, notice) for notice in notices if notice not in caught)
     for some in kinds.values():
-        ranks = {
-            rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
-        }
+        ranks = {value(one, name) for one in some for name in ("global_rank", "rank")} - {None}
         odd = set[int]()
-        if (
-            some[0].production == "torch/models-differ"
-        ):  # those whose number of parameters is not that of most ranks in the log
+        if some[0].production == "torch/models-differ":  # who has another number of parameters than most ranks
             counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
             counts |= {int(value(one, "rank")): value(one, "params") for one in some}
             (usual, number), *_ = Counter(counts.values()).most_common(1)

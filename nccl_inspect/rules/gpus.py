@@ -21,10 +21,8 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
-_TELLING = (500, 704, 801)
-"""Errors that are not the cause themselves, but say more than their location would."""
-_PRINTED = "frameworks/cuda-call-failed"
-"""Programs that print it end."""
+_TELLING = (500, 704, 801)  # errors that are not the cause themselves, but say more than their location would
+_PRINTED = "frameworks/cuda-call-failed"  # programs that print it end
 
 
 def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
@@ -207,8 +205,7 @@ def decode_health(mask: int) -> list[str]:
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
 _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 """cudaErrorContained, since CUDA 12.8: either of the two."""
-_LOST = "GPU is lost"
-"""NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
+_LOST = "GPU is lost"  # NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)
 _OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 
 

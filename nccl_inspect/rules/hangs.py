@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
-from nccl_inspect.judging import at_end, exceptions, watchdog
-from nccl_inspect.judging.check import (
-    Account,
-    Effects,
-    Evidence,
-    Facts,
-    Hit,
-    Notice,
-    first_evidence,
-    tell_account,
-    value,
-)
+from nccl_inspect.judging import at_end, check, exceptions, watchdog
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
@@ -27,16 +17,7 @@ from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, w
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
-from nccl_inspect.judging.watchdog import (
-    Wait,
-    by_time,
-    communicator_of_wait,
-    latecomers,
-    wait_words,
-    waiting_ranks,
-    waits,
-    without_output,
-)
+from nccl_inspect.judging.watchdog import Wait
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.model.versions import order
@@ -131,7 +112,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
 
 def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
     """Return ranks that never began a communicator in which others wait."""
-    hit = tell_account(facts, account)
+    hit = check.tell_account(facts, account)
     return hit.with_fields(
         named={**hit.named, "has a process": account.pids},
         evidence=[*sort_lines(account.evidence)[:2], *facts.job.ended_by[-2:]],
@@ -171,7 +152,7 @@ def _before_start(facts: Facts) -> Iterator[Hit]:
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and ends and starts_late:
         named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process")}
-        yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*first_evidence(lists), *ends[:1]])
+        yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*check.first_evidence(lists), *ends[:1]])
         return
     ends_at = {source.name: source.lines for source in facts.job.sources}
     is_last = any(ends_at.get(last.source) == last.order for last in facts.job.last_lines)
@@ -179,7 +160,7 @@ def _before_start(facts: Facts) -> Iterator[Hit]:
         building = facts.with_event(P2pCheck)
         if lists or building:
             step, lines = ("building", building) if building else ("looking", lists)
-            yield _cut(facts, step, ranks_in(building), first_evidence(lines)[:2])
+            yield _cut(facts, step, ranks_in(building), check.first_evidence(lines)[:2])
 
 
 def _cut(
@@ -238,7 +219,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
         comm = open_ones[0] if open_ones else comms[-1]
         tables = [] if open_ones else at_end.empty_tables(facts, silent)
         ends = job.ended_by if open_ones else [*tables[-1:], *silent]
-        odd, unseen = _odd_ranks(facts, comm), without_output(facts)
+        odd, unseen = _odd_ranks(facts, comm), watchdog.without_output(facts)
         unseen = set() if odd else unseen
         is_shown = (tables or comm.unconnected or at_end.is_timed_out(ends)) and not unseen
         yield Hit(
@@ -310,12 +291,12 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
         return
     # The time-outs of all ranks in the first work of a process group; none if a rank did not arrive.
-    first = [wait for wait in waits(facts) if wait.seq <= 1]
+    first = [wait for wait in watchdog.waits(facts) if wait.seq <= 1]
     arrived = {wait.rank if wait.rank is not None else wait.member for wait in first}
-    is_first = len(first) == len(waits(facts)) and arrived.issuperset(range(comms[0].nranks))
+    is_first = len(first) == len(watchdog.waits(facts)) and arrived.issuperset(range(comms[0].nranks))
     stuck = [wait.notice for wait in first] if is_first else []
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
-    if stuck or (silent and not waits(facts)):
+    if stuck or (silent and not watchdog.waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else at_end.empty_tables(facts, silent)
         answer, counts = ras.same_counts(facts)
@@ -330,14 +311,13 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
             "sure": stuck or tables or at_end.is_timed_out(silent),
         }
         ranks = [rank for rank in comm.ranks if rank is not None]
-        lines = [*paths.first_lines()[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
+        lines = [*paths.first_lines()[:2], *check.first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
         yield Hit([], named, ranks, comm.hosts, lines)
 
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
-_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
-"""Operations whose names may differ between ranks, or mean nothing."""
+_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")  # operations whose names may differ between ranks, or mean nothing
 _FINGERPRINT = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
@@ -367,7 +347,7 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
-    mismatched = _find_mismatches(waits(facts))
+    mismatched = _find_mismatches(watchdog.waits(facts))
     if not (sizes or stated or mismatched):
         return
     notices = [*stated, *sizes]
@@ -396,7 +376,7 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         },
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
-        evidence=list(one_of_each.values()) or first_evidence(notices),
+        evidence=list(one_of_each.values()) or check.first_evidence(notices),
         explains=[],
         confidence="certain" if is_certain else "likely",
     )
@@ -542,8 +522,7 @@ def straggler(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_FEW = 3
-"""Ranks that somebody looks at one after the other."""
+_FEW = 3  # ranks that somebody looks at one after the other
 
 
 def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
@@ -565,7 +544,7 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     pids = [member.pid for member in late if member.pid and not proved]
     beside = [other for pid in pids for other in whole.ranks_in_step(pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
-    is_waiting = bool(behind) and not proved and behind <= waiting_ranks(facts)
+    is_waiting = bool(behind) and not proved and behind <= watchdog.waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
     named = {
         "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
@@ -649,8 +628,7 @@ def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Ev
             yield words, Evidence(dump.name, dump.last.order, text)
 
 
-_REMOTE_ERROR = "Remote process error"
-"""Reported by a rank that lost its peer."""
+_REMOTE_ERROR = "Remote process error"  # reported by a rank that lost its peer
 _LEAVING = ("NOCOMM", "FINALIZE")
 _STATES = {
     "NOCOMM": "no longer in it (ncclCommDestroy, ncclCommAbort)",
@@ -716,7 +694,7 @@ def _line_of_state(facts: Facts, answer: Answer, state: State) -> Evidence:
 
 def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
     """Find the process group that timed out first; the story decides for whom its ranks waited."""
-    if waits(facts):
+    if watchdog.waits(facts):
         yield _find_timeout(facts)
         return
     signals = [notice for notice in facts.with_role("watchdog-dump") if "timeout" in notice.message]
@@ -730,23 +708,23 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
             named={"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True},
             ranks=origins,
             hosts=(),
-            evidence=first_evidence(signals),
+            evidence=check.first_evidence(signals),
         )
 
 
 def tell_watchdog_timeout(facts: Facts, account: Account) -> Hit:
     """Return the ranks for which, by what all ranks say, the others waited."""
-    return _find_timeout(facts, account) if waits(facts) else tell_account(facts, account)
+    return _find_timeout(facts, account) if watchdog.waits(facts) else check.tell_account(facts, account)
 
 
 def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     """Return who waited in which call of the group that timed out first, and who held them up by the story."""
-    everything = by_time(waits(facts))
+    everything = watchdog.by_time(watchdog.waits(facts))
     group = everything[0].group
     own = [wait for wait in everything if wait.group == group]
-    late = latecomers(own)
+    late = watchdog.latecomers(own)
     own = [wait for wait in own if wait not in late]
-    comm = communicator_of_wait(facts, own)
+    comm = watchdog.communicator_of_wait(facts, own)
     waiting = {wait.rank for wait in own if wait.rank is not None}
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
@@ -754,14 +732,14 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
     alone = global_ranks(comm, range(comm.nranks)) if comm and ranks and not account else set[int]()
-    alone -= waiting_ranks(facts) | {wait.rank for wait in everything if wait.rank is not None}
+    alone -= watchdog.waiting_ranks(facts) | {wait.rank for wait in everything if wait.rank is not None}
     others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
     labels = {name: name.partition("(")[2].rstrip(")") or name for name in others if name}
     others = [name for name, label in labels.items() if name not in told and f"group {label}" not in told]
     ended = exceptions.exceptions_of(facts).of_threads
     return Hit(
         named={
-            "timeout": wait_words(own, of_group + in_comm),
+            "timeout": watchdog.wait_words(own, of_group + in_comm),
             "who": who,
             "told_first": told.partition(",")[0] if not who else "",
             "by_all": told,
@@ -779,7 +757,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
         ranks=ranks or waiting,
         explains=facts.errors_of_rule("watchdog-timeout"),  # the desync report
         evidence=[
-            *first_evidence([wait.notice for wait in own][: 2 if who else 3]),
+            *check.first_evidence([wait.notice for wait in own][: 2 if who else 3]),
             *(account.evidence[:2] if account else ()),
         ],
         confidence=account.confidence if account and ranks else "certain",

@@ -20,8 +20,7 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
 
-_FAR, _NEAR = 10_000, 2_000
-"""Distances between pids of two machines, and of one."""
+_FAR, _NEAR = 10_000, 2_000  # distances between pids of two machines, and of one
 
 
 def duplicate_hostname(facts: Facts) -> Iterator[Hit]:

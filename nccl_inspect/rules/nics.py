@@ -25,8 +25,6 @@ from nccl_inspect.judging.facts import (
     ranks_concerned,
     ranks_in,
 )
-from nccl_inspect.judging.networks import is_google_network
-from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, Link
@@ -173,8 +171,7 @@ def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
     return set()
 
 
-_SEVERE = 5
-"""This many times fewer NICs are an error."""
+_SEVERE = 5  # this many times fewer NICs are an error
 
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
@@ -318,7 +315,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     paths = paths.filter_values(("src_host",), rich.__contains__)
     off = [setting for setting in facts.user_settings("NCCL_PXN_DISABLE") if setting.value == "1"]
     off += [setting for setting in facts.user_settings("NCCL_P2P_PXN_LEVEL") if setting.value == "0"]
-    off = [] if is_google_network(facts) else off
+    off = [] if networks.is_google_network(facts) else off
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
@@ -341,8 +338,10 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
     refused = facts.notices("nccl/ib-modify-qp-failed")
     connecting = [one for one in refused if value(one, "errno") == errno.ETIMEDOUT]
-    lost = facts.completions(UNANSWERED)
-    lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
+    lost = facts.completions(transfers.UNANSWERED)
+    lost = (
+        [] if transfers.silent_peers(facts, lost) else lost
+    )  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: bool(failed))
@@ -379,24 +378,18 @@ class Shared(Frozen):
 
     nic: int
     ranks: set[int]
-    side: str
-    """Whether they do that with what they ``send`` or ``receive``."""
+    side: str  # whether they do that with what they ``send`` or ``receive``
 
 
 class Idle(Frozen):
     """A host with NICs that nothing uses."""
 
     host: Host
-    names: list[str]
-    """The idle NICs."""
-    absent: int
-    """Number of the host's ranks that the log lacks: as many of these NICs may be theirs."""
-    used: dict[int, set[int]]
-    """The other NICs by index, with the ranks that use them."""
-    meant: bool
-    """Whether there is evidence that the idle ones are meant for NCCL."""
-    shared: Shared | None
-    """The largest group of ranks that shares a NIC."""
+    names: list[str]  # the idle NICs
+    absent: int  # number of the host's ranks that the log lacks: as many of these NICs may be theirs
+    used: dict[int, set[int]]  # the other NICs by index, with the ranks that use them
+    meant: bool  # whether there is evidence that the idle ones are meant for NCCL
+    shared: Shared | None  # the largest group of ranks that shares a NIC
     shared_name: str
     evidence: Evidence
 
@@ -406,12 +399,9 @@ class _Judged(Frozen):
 
     host: Host
     ranks: set[int]
-    absent: int
-    """Number of its ranks that the log lacks."""
-    comms: set[str]
-    """The communicators that join it with others, in which all of these ranks are connected,"""
-    alike: frozenset[tuple[int, int | None, int | None]]
-    """and their kinds: hosts with the same kinds can be compared."""
+    absent: int  # number of its ranks that the log lacks
+    comms: set[str]  # the communicators that join it with others, in which all of these ranks are connected,
+    alike: frozenset[tuple[int, int | None, int | None]]  # and their kinds: hosts with the same kinds can be compared
 
 
 @once

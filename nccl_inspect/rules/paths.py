@@ -9,27 +9,11 @@ from itertools import islice
 from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
-from nccl_inspect.judging import cuda, exceptions, networks
+from nccl_inspect.judging import cuda, exceptions, impact, networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
-from nccl_inspect.judging.impact import (
-    MEASURED,
-    NVLINK,
-    P2P,
-    SHM,
-    Rate,
-    against_nvlink,
-    compare_rates,
-    p2p,
-)
-from nccl_inspect.judging.impact import network as network_of
-from nccl_inspect.judging.networks import (
-    efa_hints,
-    is_google_network,
-    may_be_google_network,
-    over_tcp_provider,
-)
+from nccl_inspect.judging.impact import Rate
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
@@ -99,7 +83,7 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
     if idle:
         named = {
             "kinds": sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}),
-            "cost": against_nvlink(idle, machine),
+            "cost": impact.against_nvlink(idle, machine),
             "off": [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")],
             "refused": facts.with_event(P2pRefused),
             "from a list": facts.hardware == "likely",
@@ -212,7 +196,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
-    fast = p2p(facts.platform, bool(named["on NVLink"]) or fabric)
+    fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
     named |= {
         "off": off,
         "levels": levels,
@@ -223,9 +207,9 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "fabric": fabric,
         **{_RCCL_WARNS[notice.production]: True for notice in warned},
         "unmeasured": fast is None,
-        "unknown": fast is P2P,
+        "unknown": fast is impact.P2P,
         "fast": fast,
-        "less": compare_rates(SHM, fast) if fast and fast is not P2P else "",
+        "less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else "",
     }
     yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
     if not possible and not fabric and not off:
@@ -339,9 +323,9 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     refused = [notice for notice in refused if "NET/Socket" not in notice.message]
     refused = refused or facts.with_role("dmabuf-missing")
     weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
-    reasons, over_tcp = [*refused, *weak], over_tcp_provider(facts)
+    reasons, over_tcp = [*refused, *weak], networks.over_tcp_provider(facts)
     off = [] if over_tcp else networks.settings_without_gdr(facts)
-    some, direct = paths.where(lambda kind: kind.gdr == "partial"), network_of(facts.platform)
+    some, direct = paths.where(lambda kind: kind.gdr == "partial"), impact.network(facts.platform)
     named = _steer(facts, paths, reasons) | {
         "partial": len(some),
         "only partial": len(some) == len(paths),
@@ -394,7 +378,7 @@ def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, o
     # The link between chips (Grace), over which NCCL uses it by default from some release on.
     chip_off = [setting for setting in facts.settings("NCCL_NET_GDR_C2C") if setting.value == "0"]
     return {
-        "tcp provider": over_tcp_provider(facts),
+        "tcp provider": networks.over_tcp_provider(facts),
         "daemon": networks.google_daemon(paths),
         "limits": _limiting(facts, paths),
         "distance": networks.distance_in_words(distance, facts) if distance else "",
@@ -477,8 +461,8 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
 
 
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
-_OF_LL = Rate(150, 150, "all-reduce of 1 GiB on 4 H200, LL", MEASURED)
-_OF_ALL = Rate(354, 354, "the same by NCCL's own choice", MEASURED)
+_OF_LL = Rate(150, 150, "all-reduce of 1 GiB on 4 H200, LL", impact.MEASURED)
+_OF_ALL = Rate(354, 354, "the same by NCCL's own choice", impact.MEASURED)
 
 
 def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
@@ -503,7 +487,9 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     ]
     # Those that leave only one choice; with EFA that is NCCL_PROTO=simple anyway.
     narrow = [
-        one for one in chosen if not (one.name == "NCCL_PROTO" and one.value.lower() == "simple" and efa_hints(facts))
+        one
+        for one in chosen
+        if not (one.name == "NCCL_PROTO" and one.value.lower() == "simple" and networks.efa_hints(facts))
     ]
     # Naming LL128 or only excluding others enables it, also on machines not known to have NVLink; by default NCCL does
     # so only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption').
@@ -511,8 +497,8 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     unchecked = [] if has_nvlink else [one for one in settings if any("LL128" in some for some in _protocols(one))]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     harmful: list[Setting] = []
-    is_required = is_google_network(facts)
-    is_perhaps_required = not is_required and bool(narrow) and not unsafe and may_be_google_network(facts)
+    is_required = networks.is_google_network(facts)
+    is_perhaps_required = not is_required and bool(narrow) and not unsafe and networks.may_be_google_network(facts)
     if is_required:
         narrow, unchecked = [], []
     elif is_perhaps_required:
@@ -553,11 +539,11 @@ def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
     limits = facts.user_settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
     limits = [setting for setting in limits if setting.value.isdigit() and int(setting.value) > 0]
     comms = [comm for comm in facts.job.communicators if comm.channels]
-    if not limits or is_google_network(facts):
+    if not limits or networks.is_google_network(facts):
         return
     limited = [(setting, comm.id) for setting in limits for comm in comms if comm.channels == int(setting.value)]
     if limited or not comms:
-        named = {"comms": [comm for _, comm in limited], "perhaps required": may_be_google_network(facts)}
+        named = {"comms": [comm for _, comm in limited], "perhaps required": networks.may_be_google_network(facts)}
         settings = [one for one in limits if not comms or any(one is setting for setting, _ in limited)]
         yield Hit([], named, settings=settings)
 
@@ -579,12 +565,9 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
-_FEW = 4
-"""NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)."""
-_BOARD = 8
-"""This many GPUs that are all connected to each other have an NVSwitch."""
-_LINKS = 12
-"""Links of an A100; a GPU with all its links to every other GPU is on an NVSwitch."""
+_FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
+_BOARD = 8  # this many GPUs that are all connected to each other have an NVSwitch
+_LINKS = 12  # links of an A100; a GPU with all its links to every other GPU is on an NVSwitch
 
 
 def few_channels(facts: Facts) -> Iterator[Hit]:
@@ -675,7 +658,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(unready, named)
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
-        named = {"slow": True, "off": off, "nvlink": NVLINK[5], "refused": True}
+        named = {"slow": True, "off": off, "nvlink": impact.NVLINK[5], "refused": True}
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})

@@ -105,8 +105,7 @@ def _is_not_sought(facts: Facts) -> bool:
     return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
 
 
-_TUNED = ("p5", "p6")
-"""Types for which aws-ofi-nccl has tuning data."""
+_TUNED = ("p5", "p6")  # types for which aws-ofi-nccl has tuning data
 
 
 def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:

@@ -11,44 +11,9 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import at_end, cuda, exceptions
-from nccl_inspect.judging.check import (
-    Account,
-    Effects,
-    Evidence,
-    Facts,
-    Finding,
-    Hit,
-    Notice,
-    first_evidence,
-    tell_account,
-    value,
-)
-from nccl_inspect.judging.ends import (
-    EXCEPTION,
-    GAVE_UP,
-    LOST,
-    ProcessEnd,
-    Silence,
-    closed_by_others,
-    find_early_aborts,
-    find_kills_of_all,
-    find_node,
-    is_last,
-    is_of_task,
-    last_words,
-    loss_exceptions,
-    peers_lost,
-    process_ends,
-    ranks_killed_by_monitor,
-    ranks_of_tasks,
-    silence_of,
-    since_start,
-    sort_by_time,
-    status_summary,
-    task_ends,
-    terminations,
-)
+from nccl_inspect.judging import at_end, check, cuda, ends, exceptions
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
+from nccl_inspect.judging.ends import ProcessEnd, Silence
 from nccl_inspect.judging.evidence import kernel_log, workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
@@ -69,18 +34,16 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
 _RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
 """Errors of a call that failed only because the other side is gone."""
-_POD = "launchers/kubernetes-pod-killed"
-"""A row that may be of any pod of the cluster."""
-_MOST_SHOWN = 4
-"""The most echoes to show beside the last line of the lost rank."""
+_POD = "launchers/kubernetes-pod-killed"  # a row that may be of any pod of the cluster
+_MOST_SHOWN = 4  # the most echoes to show beside the last line of the lost rank
 
 
 def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
-    closed, lost = _closed_connections(facts), loss_exceptions(facts)
+    closed, lost = _closed_connections(facts), ends.loss_exceptions(facts)
     echoes = [*closed, *echoes_of_another(facts), *facts.completions(FLUSHED)]
-    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
-    departed = process_ends(facts)
+    by_slurm = [notice for notice in ends.task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
+    departed = ends.process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
     if killed := [*by_slurm, *facts.with_role("memory-kill")]:
         by_memory = _find_memory(facts, killed, departed, echoes)
@@ -89,7 +52,7 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
             return
     if departed:
         yield _find_departed(facts, departed, echoes)
-    elif facts.is_over() and (late := since_start(facts, lost)):
+    elif facts.is_over() and (late := ends.since_start(facts, lost)):
         yield _find_loss(facts, Silence([], []), late, sure=False)
     else:
         yield from _find_silenced(facts)
@@ -98,18 +61,15 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
 def tell_peer_death(facts: Facts, account: Account) -> Hit:
     """Return processes that ended of their own, or fell silent."""
     ranks = set(account.ranks)
-    ends = [
-        end
-        for end in process_ends(facts)
-        if ranks.intersection(end.ranks) or (not end.ranks and end.pid in account.pids)
-    ]
+    known = ends.process_ends(facts)
+    own = [end for end in known if ranks.intersection(end.ranks) or (not end.ranks and end.pid in account.pids)]
     if account.kind == "fell-silent":
         silenced = next(_find_silenced(facts), None)
         if silenced and set(silenced.ranks or ()) == ranks:
             return silenced
-    elif ends:
-        return _find_departed(facts, ends, []).with_fields(ranks=sorted(ranks))
-    hit = tell_account(facts, account)
+    elif own:
+        return _find_departed(facts, own, []).with_fields(ranks=sorted(ranks))
+    hit = check.tell_account(facts, account)
     return hit.with_fields(named={**hit.named, account.kind: True, **_name_state(facts, account.evidence)})
 
 
@@ -139,12 +99,12 @@ _TELLS_EXIT = (2, 28, 7), (2, 30)
 
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
-    local = closed_by_others(facts)
-    closed = [*_closed_connections(facts), *loss_exceptions(facts)]
+    local = ends.closed_by_others(facts)
+    closed = [*_closed_connections(facts), *ends.loss_exceptions(facts)]
     given_up = [*echoes_of_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
         yield from _find_loose(facts)
-        if not facts.is_over() and (aborted := find_early_aborts(facts, [])):
+        if not facts.is_over() and (aborted := ends.find_early_aborts(facts, [])):
             ranks = {rank for last in aborted for rank in last.ranks}
             lines = [line for last in aborted if (line := last.evidence)]
             yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
@@ -153,7 +113,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
         yield from _find_loose(facts)
         return
     notices = [*closed, *given_up, *local]
-    silence = silence_of(facts, notices)
+    silence = ends.silence_of(facts, notices)
     is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
     if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
         yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
@@ -173,7 +133,7 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
         ranks = set() if last.rank is None else {last.rank}
         is_below = facts.is_over() and not exceptions.is_over_below(facts, last.line)
         is_below = is_below and not facts.with_event(ProcessEnded)
-        if (is_used or is_below or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):
+        if (is_used or is_below or (last.is_loss_of_peer and not comms)) and ends.is_last(facts, last.line):
             named = {"loose": last.text, "labelled": ranks, "over": is_below}
             sure = "likely" if ranks else "possible"
             yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
@@ -192,20 +152,20 @@ def _skipped_exit(facts: Facts, gone: list[LastLine]) -> bool:
 def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that the kernel, or the scheduler of the job, killed because memory ran out."""
     gone = [end for end in departed if end.code == -signal.SIGKILL]
-    ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
-    by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
+    ranks = {rank for end in gone for rank in end.ranks} | ends.ranks_killed_by_monitor(facts)
+    by_task = set() if ranks else {rank for end in killed for rank in ends.ranks_of_tasks(facts, end)}
     is_of_job = bool(departed or echoes or facts.job.ended_by or facts.job.failed)
     ours = [
         notice
         for notice in killed
-        if is_of_job or notice.production != _POD or find_node(facts, notice) in facts.hosts()
+        if is_of_job or notice.production != _POD or ends.find_node(facts, notice) in facts.hosts()
     ]
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in ours)
     return Hit(
         named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
         ranks=ranks | by_task,
-        hosts={end.node or end.host for end in gone} or {*map(partial(find_node, facts), ours)} - {None},
-        evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
+        hosts={end.node or end.host for end in gone} or {*map(partial(ends.find_node, facts), ours)} - {None},
+        evidence=check.first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         confidence="possible" if is_doubtful else "likely" if by_task else "certain",
     )
 
@@ -215,13 +175,13 @@ _MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGK
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that ended on their own, as reported by launchers, shells or themselves."""
-    departed, unordered = sort_by_time([end for end in departed if end.echo is None] or departed)
-    words = last_words(facts, departed)
+    departed, unordered = ends.sort_by_time([end for end in departed if end.echo is None] or departed)
+    words = ends.last_words(facts, departed)
     first, more = departed[0], len(departed) - 1
     ranks = {rank for end in departed for rank in end.ranks}
     suspected = _waited_for(facts, departed) if first.echo else set()
     who = first.who
-    if first.manner == GAVE_UP and ranks and more:
+    if first.manner == ends.GAVE_UP and ranks and more:
         who, more = ranks_word(ranks), 0
     ended = f"{who} {first.how}"
     if unordered := unordered and not first.echo:
@@ -232,7 +192,9 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     if manner == "exception" and first.raised and first.raised.is_of_cuda:
         manner = "exception of CUDA"
     message = next((words[rank] for rank in first.ranks if rank in words), None)
-    is_maybe_caught = is_of_task(first.report) and not facts.with_event(ProcessEnded, lambda e: e.process == "training")
+    is_maybe_caught = ends.is_of_task(first.report) and not facts.with_event(
+        ProcessEnded, lambda e: e.process == "training"
+    )
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
     begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
@@ -266,9 +228,9 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         ranks=suspected or ranks,
         hosts={end.node or end.host for end in departed},
         evidence=[
-            *first_evidence([first.trace.begin] if first.trace else []),
+            *check.first_evidence([first.trace.begin] if first.trace else []),
             *([first.raised.line] if first.raised else []),
-            *first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]]),
+            *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]]),
         ],
         confidence="likely" if first.echo or is_doubtful else "certain",
     )
@@ -277,7 +239,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
 def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
     """Name why a process ended, as far as the log shows, with what is known of it."""
     if end.is_undecided:
-        whole = status_summary(facts, end.notice)
+        whole = ends.status_summary(facts, end.notice)
         return {"why": "undecided", "whole": value(whole, "how") if whole else ""}
     if end.code == -signal.SIGBUS:
         return {"why": "SIGBUS", "shares": bool(facts.paths(transport="SHM"))}
@@ -294,7 +256,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     names = {
         "SIGKILL": end.code == -signal.SIGKILL,
         "training": end.report.process == "training",
-        "lost by Ray": end.manner == LOST,
+        "lost by Ray": end.manner == ends.LOST,
         "crash": end.is_crash,
         "SIGABRT": end.code == -signal.SIGABRT,
         "waited": end.echo is not None and exceptions.WAITED in end.echo.text,
@@ -302,7 +264,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     }
     if why := next((name for name, holds in names.items() if holds), ""):
         return {"why": why}
-    maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == EXCEPTION else []
+    maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == ends.EXCEPTION else []
     if not maybe:
         return {"why": "unknown"}
     last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
@@ -315,19 +277,18 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     }
 
 
-def _waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
+def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
     """Return whom ranks that gave up may have waited for: who is named, has no output, or alone has no traceback."""
     if named := exceptions.absent_ranks(facts):
         return named
     # Of several tasks, Ray shows the exception that the driver received first.
-    if any(is_of_task(end.report) for end in ends):
+    if any(ends.is_of_task(end.report) for end in departed):
         return set()
     ranks = set(facts.job.ranks_seen)
     if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
         return unseen
-    gave_up = {rank for end in ends for rank in end.ranks} | {
-        end.rank for end in exceptions.exceptions_of(facts).echoes
-    }
+    gave_up = {rank for end in departed for rank in end.ranks}
+    gave_up |= {echo.rank for echo in exceptions.exceptions_of(facts).echoes}
     sizes = {comm.nranks for comm in facts.job.communicators}
     silent = ranks - gave_up
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
@@ -356,7 +317,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "aborted": silence.has_aborted,
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
-            "peers": list_words(peers_lost(echoes)),
+            "peers": list_words(ends.peers_lost(echoes)),
             "absent": absent,
             "possible": possible,
             "candidates": ranges(silence.candidates) if candidates else "",
@@ -377,7 +338,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
         ranks=gone or absent or possible or victims,
         hosts={last.process[0] for last in silence.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
         evidence=[
-            *first_evidence(echoes)[:_MOST_SHOWN],
+            *check.first_evidence(echoes)[:_MOST_SHOWN],
             *(last.evidence for last in silence.gone[:1] if last.evidence),
         ],
         confidence="likely" if sure else "possible",
@@ -389,7 +350,7 @@ _OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-fa
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
-    stopped = [*terminations(facts), *([] if facts.is_over() else find_kills_of_all(facts))]
+    stopped = [*ends.terminations(facts), *([] if facts.is_over() else ends.find_kills_of_all(facts))]
     has_failed = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     told = {value(notice, "pid") for notice in facts.with_role("ends-worker")} if has_failed else set()
     errors = (notice for notice in facts.errors() if is_forced(notice))
@@ -400,9 +361,9 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     # The output may end with the KeyboardInterrupt of an unknown process, else it may be any helper's.
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
-    if facts.is_over() or not any(is_last(facts, line) for line in lines):
+    if facts.is_over() or not any(ends.is_last(facts, line) for line in lines):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
-    notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
+    notices = sorted(ends.since_start(facts, forced.values()), key=attrgetter("place"))
     if not notices:
         return
     begin = min(notice.place for notice in notices)
@@ -446,12 +407,8 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
 
 def _signal_words(notices: list[Notice]) -> str:
     """Return the signal if the launcher names it, else its message."""
-    stated = (
-        report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices
-    )
-    given = next(filter(None, stated), None) or next(
-        filter(None, (value(notice, "exitcode") for notice in notices)), ""
-    )
+    stated = (report_of(one).signal or value(one, "signal") or value(one, "signal_number") for one in notices)
+    given = next(filter(None, stated), None) or next(filter(None, (value(one, "exitcode") for one in notices)), "")
     if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))
@@ -502,14 +459,13 @@ _SHOWN_KEYS = ("JobState", "RunTime", "NodeList")
 
 def slurm_ended_job(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     """Find a job that ended by its state in Slurm, if its nodes are hosts of the log, where both have names."""
-    faults = workloads.faults("slurm-ended-job", effects)
-    by_time = [effect for effect in faults if workloads.shows(effect, *_BY_TIME)]
-    ends = [effect for effect in faults if effect.fatal or effect in by_time]
+    by_time = [effect for effect in effects if workloads.shows(effect, *_BY_TIME)]
+    fatal = [effect for effect in effects if effect.fatal or effect in by_time]
     hosts = {name.partition(".")[0] for name in facts.hosts() if is_named(name)}
-    for output in contents_of(facts.job.artifacts, "slurm_job") if ends else ():
+    for output in contents_of(facts.job.artifacts, "slurm_job") if fatal else ():
         for job in output.jobs:
             values, state = job.values, job.values.get("JobState", "")
-            explained = by_time if state in _OVERTIME else ends
+            explained = by_time if state in _OVERTIME else fatal
             if state not in _FAILED_STATES or (hosts and job.nodes and hosts.isdisjoint(job.nodes)) or not explained:
                 continue
             by_line = {line: [key for key in job.lines if job.lines[key] == line] for line in job.lines.values()}
@@ -535,19 +491,14 @@ _REASONS = (
     *(_MEMORY, "Evicted", "DeadlineExceeded", "NodeLost", "NodeShutdown", "Terminated", "Preempting", "Preempted"),
     "UnexpectedAdmissionError",
 )
-_CODES = (135, 137, 139)
-"""Exit codes of the first death; 134 and 143 are usually those of the others after it."""
+_CODES = (135, 137, 139)  # exit codes of the first death; 134 and 143 are usually those of the others after it
 
 
 def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     """Find how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
-    faults = [
-        found
-        for found in workloads.faults("container-killed", effects)
-        if found.fatal or workloads.shows(found, "ended")
-    ]
+    faults = [effect for effect in effects if effect.fatal or workloads.shows(effect, "ended")]
     deaths = _deaths(facts) if faults else []
-    if not deaths or not faults:
+    if not deaths:
         return
     first, ended = deaths[0]
     where = {host for case, _ in deaths for host in workloads.hosts(facts, case.pod)}
@@ -563,7 +514,7 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     agrees = not dead or (bool(dead & named) if named else not is_other)
     pod, has_reason = first.pod, ended.reason in _REASONS
     is_container, is_memory = pod.kind == "container", ended.reason == _MEMORY
-    is_last = ".lastState." not in ended.where  # if the container restarted, the log may be of a later run
+    is_current = ".lastState." not in ended.where  # if the container restarted, the log may be of a later run
     size = re.fullmatch(r"(\d{1,11})(\D*)", first.container.resources.get("memory") or "")
     more = {"memory": f"{2 * int(size[1])}{size[2]}" if size else "<more>"}
     limit = workloads.steps(first, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
@@ -582,7 +533,7 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
             "memory": is_memory,
         },
         evidence=[Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths],
-        confidence="certain" if has_reason and agrees and (is_last or dead & named) else "likely",
+        confidence="certain" if has_reason and agrees and (is_current or dead & named) else "likely",
         ranks=gone,
         effects=faults,
         cases=[case for case, _ in deaths],
@@ -592,11 +543,11 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
 def _deaths(facts: Facts) -> list[tuple[Case, Ended]]:
     """Return the pods whose end explains the loss, in order of time; without reasons, none if all ended alike."""
     pods = [pod for pod in workloads.related_pods(facts) if pod.containers]
-    ends = []
+    killed = []
     for pod in pods:
         stated = [ended for ended in pod.ended if ended.reason in _REASONS]
         stated = stated or [ended for ended in pod.ended if ended.code in _CODES]  # else one by a signal
-        ends += [(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
-    sure = [(case, ended) for case, ended in ends if ended.reason in _REASONS]
-    deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
+        killed += [(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
+    sure = [(case, ended) for case, ended in killed if ended.reason in _REASONS]
+    deaths = sure or (killed if len(killed) < max(len(pods), 2) else [])
     return sorted(deaths, key=lambda death: (death[1].when or "~", death[0].pod.name))

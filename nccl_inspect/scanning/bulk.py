@@ -2,7 +2,8 @@
 
 Nothing is recognised here. A line whose prefix and text were seen before, or whose text differs from a known one in the
 number of the channel only, is looked up; lines of other programs are passed over by what they look like without
-digits; a flood of the same lines is counted. Everything else goes through the scanner, line by line.
+digits; a flood of the same lines is counted; objects of a known form are taken off lines. Everything else goes through
+the scanner, line by line. First the means, in this order; :class:`BulkScanner` uses them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams
+
+# Floods of the same lines
 
 _LOOK = 1 << 16  # bytes of a block that show what most of it is
 _SAMPLES = 64
@@ -103,6 +106,8 @@ def find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, i
                 break
     return places
 
+
+# Lines of other programs
 
 DIGITS = b"0123456789"
 _NAME = b"NCCL "
@@ -242,6 +247,8 @@ def _begin_of_tail(size: int, taken: Container[int]) -> int:
     return begin
 
 
+# Objects around lines, as collectors write them
+
 _TIME = compile_later(ISO)
 _CLOCK = compile_later(rb"(?<=-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:.,])")
 _LINE = b"\0"  # what stands for the line in what is around it
@@ -323,6 +330,8 @@ def _read_form(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
     return stated if envelopes.contents(other) == [expected] else None
 
 
+# Lines that were broken at the width of a terminal or a mail
+
 MOST = 1 << 16  # bytes of a log that is looked through: what people paste is shorter
 _NARROWEST = 40
 _PIECES = 4  # of a line, at most
@@ -370,6 +379,9 @@ def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Gram
 def _is_known(rest: bytes, grammar: Grammar) -> bool:
     message = rest.partition(b" ")[2]
     return (grammar.parse(message) or grammar.parse_cut(message)) is not None
+
+
+# The scanner
 
 
 class _Printer(NamedTuple):

@@ -1,4 +1,4 @@
-"""What was found in a block of lines."""
+"""What a scanner finds in a block of lines: texts with their printers, connections as edges, and how sound it was."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ _FEW = 100  # objects of a class that take less time to make without a construct
 class _Kind(type):
     """The type of a dataclass: each field has a slot instead of a default in the body of the class."""
 
-    _declared: dict[str, object]
-    """The names of all fields, each with its default, ``field()``, or ``MISSING``."""
+    _declared: dict[str, object]  # the names of all fields, each with its default, ``field()``, or ``MISSING``
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         """Return the class, whose constructor is generated for the objects after the first few, unless it is frozen."""

@@ -120,7 +120,7 @@ def test_blanks_line_ends_and_encodings_change_nothing() -> None:
 
 def test_lines_are_whole_wherever_a_block_ends() -> None:
     for shift in (-1, 0, 1):
-        first = b"x" * (blocks.BLOCK - 1 + shift)
+        first = b"x" * (BLOCK - 1 + shift)
         assert lines_of(first + b"\r\n" + CHANNEL) == [first, CHANNEL[:-1]]
     lines = [b"%d " % number + b"y" * (number % 977) for number in range(5000)]
     assert lines_of(b"\n".join(lines)) == lines_of(b"\n".join(lines) + b"\n") == lines
@@ -128,7 +128,7 @@ def test_lines_are_whole_wherever_a_block_ends() -> None:
 
 @pytest.mark.slow
 def test_a_very_long_line_is_one_line_and_the_numbers_after_it_are_right() -> None:
-    for size in (blocks.BLOCK - 1, blocks.BLOCK, blocks.BLOCK + 1, 2_000_000):
+    for size in (BLOCK - 1, BLOCK, BLOCK + 1, 2_000_000):
         job = nccl_inspect.read(b"z" * size + b"\n" + CHANNEL)
         assert (job.sources[0].lines, job.paths.between(0, 1).evidence[0].line) == (2, 2)
         assert job.sources[0].bytes == size + 1 + len(CHANNEL)

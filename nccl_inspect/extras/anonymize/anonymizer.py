@@ -17,23 +17,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from nccl_inspect.event.types import EnvSetting
-from nccl_inspect.extras.anonymize.text import (
-    ACCOUNTS,
-    KEPT_ROOTS,
-    LIBRARIES,
-    LISTS,
-    PUBLIC_DOMAINS,
-    PUBLIC_HOSTS,
-    PUBLIC_PLACES,
-    Names,
-    Remains,
-    Scrubber,
-    expand,
-    is_distinct,
-    is_plain,
-    message_words,
-    split_hosts,
-)
+from nccl_inspect.extras.anonymize import text as texts
+from nccl_inspect.extras.anonymize.text import Names, Remains, Scrubber
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
@@ -49,7 +34,9 @@ from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.secrets import MASK, find_secrets, find_spans, list_hinted
 from nccl_inspect.util.text import decode, encode, read_parts
 
-_USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (LISTS[f"keys-of-{what}"] for what in ("users", "hosts", "names", "programs"))
+_USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (
+    texts.LISTS[f"keys-of-{what}"] for what in ("users", "hosts", "names", "programs")
+)
 _INNER = ("internal", "local", "corp", "lan", "intra")
 _WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
 _PART_OF_KEY = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -119,7 +106,7 @@ class Learned:
             case "label":
                 self.names["label"].update(words(value))
             case "hosts":
-                self.names["likely-host"].update(split_hosts(value))
+                self.names["likely-host"].update(texts.split_hosts(value))
             case "command" | "launch":
                 self._learn_at(f"of-{kind}", value.encode())
             case "domain":
@@ -127,11 +114,13 @@ class Learned:
                 parts = value.split(".")
                 if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
                     self.names["likely-host"].add(parts[0])
-                is_public = value.lower() in PUBLIC_HOSTS or ".".join(parts[-2:]).lower() in PUBLIC_DOMAINS
+                is_public = value.lower() in texts.PUBLIC_HOSTS or ".".join(parts[-2:]).lower() in texts.PUBLIC_DOMAINS
                 if not is_public and len(parts[-2]) > 3:
                     self.names["label"].add(parts[-2])
             case "target":
-                if beside["site"] not in PUBLIC_HOSTS and not PUBLIC_PLACES.match(f"{beside['site']}/{value}"):
+                if beside["site"] not in texts.PUBLIC_HOSTS and not texts.PUBLIC_PLACES.match(
+                    f"{beside['site']}/{value}"
+                ):
                     self._learn_path(f"/{value}/")
             case "path":
                 self._learn_path(value)
@@ -141,7 +130,7 @@ class Learned:
                 self.names[kind].add(value)
 
     def _learn_path(self, path: str) -> None:
-        if path.startswith(KEPT_ROOTS):
+        if path.startswith(texts.KEPT_ROOTS):
             return
         parts = path.split("/")
         packages = [at for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
@@ -152,7 +141,7 @@ class Learned:
         self.names["label"].update(filter(_FOLDER.fullmatch, folders))
 
     def _learn_package(self, name: str) -> None:
-        if name not in LIBRARIES and len(name) > 3 and "." not in name:
+        if name not in texts.LIBRARIES and len(name) > 3 and "." not in name:
             self.names["label"].add(name)
 
 
@@ -180,7 +169,7 @@ def words(label: str) -> list[str]:
     return [word for word in parts if len(word) > 1 and _WORD.fullmatch(word) and not word.isdigit()]
 
 
-# --- both readings of a log -----------------------------------------------------------------------------------------
+# Both readings of a log
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
@@ -246,7 +235,7 @@ class Anonymizer:
         self._rest = lru_cache(_MAX_REMEMBERED)(self._new_rest)
         self.remove_names = lru_cache(_MAX_REMEMBERED)(lambda text: decode(self._remains.replace_names(encode(text))))
 
-    # --- first reading ------------------------------------------------------------------------------------------
+    # First reading
 
     def learn_from(self, source: Source) -> None:
         """Take names out of a source.
@@ -280,12 +269,12 @@ class Anonymizer:
         hosts = self.learned.names["host"]
         if parsed.kind is EnvSetting:
             event = parsed.event
-            if isinstance(event, EnvSetting) and event.name in LISTS["settings-of-hosts"]:
-                hosts.update(word for word in words(event.value) if not is_plain(word))
-        elif parsed.production.dialect in LISTS["dialects-of-hosts"]:
+            if isinstance(event, EnvSetting) and event.name in texts.LISTS["settings-of-hosts"]:
+                hosts.update(word for word in words(event.value) if not texts.is_plain(word))
+        elif parsed.production.dialect in texts.LISTS["dialects-of-hosts"]:
             for name, value in (parsed.production.read(parsed.message) or {}).items():
-                if name in LISTS["fields-of-hosts"] and isinstance(value, str):
-                    hosts.update(word for host in split_hosts(value) for word in words(host))
+                if name in texts.LISTS["fields-of-hosts"] and isinstance(value, str):
+                    hosts.update(word for host in texts.split_hosts(value) for word in words(host))
 
     def settle(self) -> None:
         """Give each name its replacement: the first reading is over."""
@@ -300,15 +289,15 @@ class Anonymizer:
             if len(parts) > 2 and not any(map(str.isdigit, parts)):
                 domains[name] = parts[1:]
         hosts |= {name.partition(".")[0] for name in domains}
-        users = {name for name in learned["user"] if name.lower() not in ACCOUNTS} - hosts
+        users = {name for name in learned["user"] if name.lower() not in texts.ACCOUNTS} - hosts
         labels = {name for name in learned["label"] | objects if not _QUAD.fullmatch(name)}
         labels |= {expression.partition("[")[0] for expression in listed}
         labels |= {word for name in labels | hosts for word in _LABEL.findall(name) if not _HEXADECIMAL.fullmatch(word)}
-        labels -= LIBRARIES
+        labels -= texts.LIBRARIES
         labels -= {
             form for name in labels for form in (name.upper(), name.capitalize()) if form != name == name.lower()
         }
-        labels = {name for name in labels if not is_plain(name) and name.lower() not in message_words()}
+        labels = {name for name in labels if not texts.is_plain(name) and name.lower() not in texts.message_words()}
         self.names.settle("host", hosts - domains.keys())
         self.names.settle("user", users)
         self.names.settle("name", labels - hosts - users)
@@ -338,7 +327,7 @@ class Anonymizer:
                 hosts.add(host)
         suffixes = tuple(hosts)
         hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
-        hosts |= set(filter(is_distinct, self.learned.names["likely-host"]))
+        hosts |= set(filter(texts.is_distinct, self.learned.names["likely-host"]))
         return {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
 
     def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
@@ -349,10 +338,10 @@ class Anonymizer:
             stem = expression.partition("[")[0]
             at = bisect_left(ordered, stem)
             if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
-                lists[expression] = expand(expression)
+                lists[expression] = texts.expand(expression)
         return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
 
-    # --- second reading -----------------------------------------------------------------------------------------
+    # Second reading
 
     def blocks(self, source: Source) -> Iterator[bytes]:
         """Yield whole lines of a source with everything replaced, as they come.
@@ -395,10 +384,10 @@ class Anonymizer:
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(self._value(name, item) for item in value)
-        if isinstance(value, int) and name.rstrip("0123456789") in LISTS["fields-of-numbers"] and value:
+        if isinstance(value, int) and name.rstrip("0123456789") in texts.LISTS["fields-of-numbers"] and value:
             return int(self.names.get("guid", f"0x{value:x}"), 16)
         if not isinstance(value, str):
             return value
-        if name in LISTS["fields-of-guids"]:
+        if name in texts.LISTS["fields-of-guids"]:
             return self.names.get("guid", value) if value.strip("0x:") else value
         return self.scrubber.text(value)

@@ -92,7 +92,7 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        shown = {keep_input(name, stack): "<stdin>" if name == "-" else name for name in names}
+        shown = {keep_input(name, stack): files.STDIN if name == "-" else name for name in names}
         table = Names(load_table(map_file) if map_file else None)
         job = _Job(shown, table, None if progress is None else update_half)
         readable = job.learn()
@@ -134,8 +134,7 @@ def keep_input(name: str, stack: ExitStack) -> str:
     return f"/proc/self/fd/{kept.fileno()}" if is_nameless else kept.name
 
 
-# --- the output ---------------------------------------------------------------------------------------------------
-
+# The output
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _ARCHIVES = (".tar.gz", ".tgz")
@@ -222,8 +221,7 @@ class Target:
                     archive.addfile(info, data)
 
 
-# --- both readings ------------------------------------------------------------------------------------------------
-
+# Both readings
 
 Document: TypeAlias = tuple[str, Kind, Callable[[], bytes]]
 """A file of evidence: its name (as that of a source), its kind, and what gives its contents, or an error that says why

@@ -21,19 +21,8 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import Kind, NotOfKindError, containers, tools
 from nccl_inspect.artifacts.plain_pickle import loads
+from nccl_inspect.extras.anonymize import text as texts
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
-from nccl_inspect.extras.anonymize.text import (
-    ACCOUNTS,
-    LIBRARIES,
-    LISTS,
-    OF_WORD,
-    PUBLIC_DOMAINS,
-    is_address,
-    is_plain,
-    is_public,
-    message_words,
-    split_hosts,
-)
 from nccl_inspect.util import secrets
 from nccl_inspect.util.text import decode, encode
 
@@ -230,15 +219,15 @@ def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
 def copy_values(value: Any, change: Change) -> Any:
     """Return plain values with other texts; what shares parts shares them in the copy."""
     copies: dict[tuple[int, Keys], Any] = {}
-    texts: dict[tuple[Keys, str, bool], str] = {}  # by the keys above them: calls repeat each other
+    changed: dict[tuple[Keys, str, bool], str] = {}  # by the keys above them: calls repeat each other
     originals: list[Any] = []  # kept, so that none of them gives its identity to another one
 
     def copy(value: Any, path: Keys, *, is_key: bool = False, is_element: bool = False) -> Any:
         if isinstance(value, str):
             text = path, value, is_key
-            if text not in texts:
-                texts[text] = change(Place(path, "", is_key, is_element), value)
-            return texts[text]
+            if text not in changed:
+                changed[text] = change(Place(path, "", is_key, is_element), value)
+            return changed[text]
         if isinstance(value, bytes | bytearray):
             return encode(change(Place(path), decode(bytes(value))))
         if not isinstance(value, dict | list | tuple | set | frozenset):
@@ -262,9 +251,9 @@ def copy_values(value: Any, change: Change) -> Any:
     return copy(value, ())
 
 
-# --- files of one kind ----------------------------------------------------------------------------------------------
+# Files of one kind
 
-MEANINGS = LISTS["meanings"]
+MEANINGS = texts.LISTS["meanings"]
 _MASKED = "masked"
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _JOINED = re.compile(r"[\s/@]")
@@ -315,7 +304,8 @@ class Evidence:
             "host": self._hosts,
             "user": lambda text: self._name("user", text),
             **dict.fromkeys(
-                ("name", "object"), lambda text: text if text.lower() in message_words() else self._name("name", text)
+                ("name", "object"),
+                lambda text: text if text.lower() in texts.message_words() else self._name("name", text),
             ),
             **dict.fromkeys(("label", "text"), self._scrub),
             "path": self._path,
@@ -367,7 +357,7 @@ class Evidence:
             meaning = "text"
         return meaning, text, ""
 
-    # --- first reading ------------------------------------------------------------------------------------------
+    # First reading
 
     def learn(self, data: bytes) -> None:
         """Take the names out of a file.
@@ -388,20 +378,22 @@ class Evidence:
         if place.is_key or not text:
             return text
         meaning, value, whole = self._interpret(place, text)
-        learned, texts = self._anonymizer.learned.names, [whole]
+        learned, inside = self._anonymizer.learned.names, [whole]
         if meaning == "host":
-            listed = split_hosts(value) if "[" in value or "," in value else value.split()
+            listed = texts.split_hosts(value) if "[" in value or "," in value else value.split()
             names = (_PORT.sub(r"\1", name) for name in listed)
-            learned["host"].update(name for name in names if name and not is_address(name) and not _is_no_host(name))
+            learned["host"].update(
+                name for name in names if name and not texts.is_address(name) and not _is_no_host(name)
+            )
         elif meaning == "secret":
             learned["secret"].add(value)
         elif meaning in ("user", "object", "name", "label"):
             learned["label" if meaning == "name" else meaning].add(value.strip("/-"))
         elif meaning == "image":
-            texts.append(f"image: {value}")
+            inside.append(f"image: {value}")
         elif whole or meaning in ("text", "path") or (meaning == _MASKED and _JOINED.search(value)):
-            texts.append(value)
-        self._keep_texts(texts)
+            inside.append(value)
+        self._keep_texts(inside)
         return text
 
     def _learn_text(self, text: str) -> str:
@@ -410,8 +402,8 @@ class Evidence:
             self._learn_value(Place((match["key"],)), match["value"])
         return text
 
-    def _keep_texts(self, texts: list[str]) -> None:
-        self._texts.update(dict.fromkeys(filter(None, texts)))
+    def _keep_texts(self, some: list[str]) -> None:
+        self._texts.update(dict.fromkeys(filter(None, some)))
         if len(self._texts) > _PER_BLOCK:
             self._learn_texts()
 
@@ -419,7 +411,7 @@ class Evidence:
         self._anonymizer.learned.learn(encode("\n".join(self._texts) + "\n"))
         self._texts.clear()
 
-    # --- second reading -----------------------------------------------------------------------------------------
+    # Second reading
 
     def blocks(self, data: bytes) -> Iterator[bytes]:
         """Yield the file with everything replaced.
@@ -443,7 +435,7 @@ class Evidence:
         if not text:
             return text
         if place.is_key:
-            return self._replace("key" if place.path and place.path[-1] in LISTS["own-keys"] else "schema", text)
+            return self._replace("key" if place.path and place.path[-1] in texts.LISTS["own-keys"] else "schema", text)
         meaning, value, _ = self._interpret(place, text)
         return text[: len(text) - len(value)] + (value and self._replace(meaning, value))
 
@@ -457,7 +449,7 @@ class Evidence:
         for listed in _LISTED.split(text):
             match = _PORT.fullmatch(listed)
             name, port = match.groups() if match else (listed, "")
-            is_known = not name or is_address(name) or self._scrubber.known.get(name)
+            is_known = not name or texts.is_address(name) or self._scrubber.known.get(name)
             if is_known or not _is_no_host(name):
                 new = self._scrubber.host(name)
                 listed = (new if is_known or new != name else self._names.get("host", name)) + port
@@ -470,9 +462,9 @@ class Evidence:
             new = known
         elif _SERIAL.fullmatch(name):
             new = self._names.get("hash", name)
-        elif not name or _DIGITS.fullmatch(name) or name.lower() in ACCOUNTS or _tells_nothing(name):
+        elif not name or _DIGITS.fullmatch(name) or name.lower() in texts.ACCOUNTS or _tells_nothing(name):
             return text
-        elif OF_WORD["uuid"].fullmatch(name):
+        elif texts.OF_WORD["uuid"].fullmatch(name):
             return self._id(text)
         else:
             new = self._names.get(category, name)
@@ -498,26 +490,26 @@ class Evidence:
             self._repository(part)
             if "." not in part
             else part
-            if part in PUBLIC_DOMAINS
+            if part in texts.PUBLIC_DOMAINS
             else self._names.get("site", part)
             for part in above
         ]
-        new_tag = tag if OF_WORD["version"].fullmatch(tag) else tag and self._names.get("name", tag)
+        new_tag = tag if texts.OF_WORD["version"].fullmatch(tag) else tag and self._names.get("name", tag)
         algorithm, second, digits = digest.partition(":")
         end = f"{at}{algorithm}{second}{self._id(digits)}" if at else ""
         return f"{scheme}{sign}{'/'.join([*parts, self._repository(last)])}{colon}{new_tag}{end}"
 
     def _repository(self, part: str) -> str:
-        return part if part in LIBRARIES or part == "library" else self._name("name", part)
+        return part if part in texts.LIBRARIES or part == "library" else self._name("name", part)
 
     def _id(self, text: str, category: str = "hash") -> str:
         scheme, sign, identifier = text.rpartition("://")
         if not identifier.removeprefix("GPU").strip("0x:-"):
             return text
         front, dash, uuid = identifier.partition("-")
-        if OF_WORD["uuid"].fullmatch(identifier):
+        if texts.OF_WORD["uuid"].fullmatch(identifier):
             return scheme + sign + self._names.get("uuid", identifier)
-        if dash and OF_WORD["uuid"].fullmatch(uuid):
+        if dash and texts.OF_WORD["uuid"].fullmatch(uuid):
             return f"{scheme}{sign}{front}-{self._names.get('uuid', uuid)}"
         if category == "guid":
             return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
@@ -526,13 +518,13 @@ class Evidence:
         return self._mask(text)
 
     def _variable(self, text: str) -> str:
-        is_of_all = containers.is_relevant(text) or text.lower().partition("_")[0] in LISTS["variables"]
+        is_of_all = containers.is_relevant(text) or text.lower().partition("_")[0] in texts.LISTS["variables"]
         return text if is_of_all or _tells_nothing(text) else self._name("name", text)
 
     def _key(self, text: str, is_own: bool) -> str:
         domain, slash, name = text.rpartition("/")
         if slash:
-            if is_public(domain) or domain in PUBLIC_DOMAINS:
+            if texts.is_public(domain) or domain in texts.PUBLIC_DOMAINS:
                 return f"{domain}/{self._scrubber.text(name)}"
             front = self._names.get("site", domain) if "." in domain else self._name("key", domain)
             return f"{front}/{self._scrubber.text(name) if front == domain else self._name('key', name)}"
@@ -543,26 +535,26 @@ class Evidence:
     def _mask(self, text: str) -> str:
         if replacement := self._scrubber.known.get(text):
             return replacement
-        if is_address(text):
+        if texts.is_address(text):
             return self._scrubber.text(text)
         if _is_harmless(text):
             return text
-        if OF_WORD["uuid"].fullmatch(text):
+        if texts.OF_WORD["uuid"].fullmatch(text):
             return self._id(text)
         return self._names.get("name" if _SIMPLE.fullmatch(text) else "secret", text)
 
 
 def _is_no_host(name: str) -> bool:
-    return _DIGITS.fullmatch(name) is not None or name.lower() in LISTS["no-hosts"]
+    return _DIGITS.fullmatch(name) is not None or name.lower() in texts.LISTS["no-hosts"]
 
 
 def _tells_nothing(name: str) -> bool:
-    return is_plain(name) and not is_address(name) and not _ACCOUNT.search(name)
+    return texts.is_plain(name) and not texts.is_address(name) and not _ACCOUNT.search(name)
 
 
 def _is_harmless(text: str) -> bool:
     if _ACCOUNT.fullmatch(text):
         return False
-    return OF_WORD["innocuous"].fullmatch(text) is not None or (
+    return texts.OF_WORD["innocuous"].fullmatch(text) is not None or (
         _SIMPLE.fullmatch(text) is not None and _tells_nothing(text)
     )

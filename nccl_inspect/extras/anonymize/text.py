@@ -21,8 +21,7 @@ from nccl_inspect.util.secrets import replace_secrets
 from nccl_inspect.util.text import encode, read_parts
 from nccl_inspect.util.wording import fold_names
 
-# --- words that tell nothing --------------------------------------------------------------------------------------
-
+# Words that tell nothing
 
 LISTS = {name: frozenset(text.split()) for name, text in read_parts(__file__, "words.txt").items()}
 """The lists of ``words.txt``, which says what each of them is, by their names."""
@@ -86,8 +85,7 @@ def is_plain(word: str) -> bool:
     )
 
 
-# --- the table ----------------------------------------------------------------------------------------------------
-
+# The table
 
 SCHEMA = "nccl-inspect-names/1"
 _PATTERNS = {  # category and what its names become
@@ -261,8 +259,7 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
     return names
 
 
-# --- lists of hosts -----------------------------------------------------------------------------------------------
-
+# Lists of hosts
 
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
 """One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
@@ -285,8 +282,7 @@ def expand(expression: str) -> list[str]:
     return wording.expand(expression) if _WHOLE.fullmatch(expression) else [expression]
 
 
-# --- the scrubber -------------------------------------------------------------------------------------------------
-
+# The scrubber
 
 _MAX_REMEMBERED = 200_000
 _SHAPES = read_parts(__file__, "shapes.txt")
@@ -529,8 +525,7 @@ def is_distinct(name: str) -> bool:
     return len(name) >= 5 or has_digit or "-" in name
 
 
-# --- the names alone ----------------------------------------------------------------------------------------------
-
+# The names alone
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
 _NAME_PART = re.compile(r"[A-Za-z0-9]+")
@@ -632,8 +627,7 @@ def _is_reported(category: str, name: str) -> bool:
     return len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
 
 
-# --- names of files -----------------------------------------------------------------------------------------------
-
+# Names of files
 
 _ADDRESS = re.compile(r"((?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![A-Za-z0-9])ip(?:-\d{1,3}){4}(?!\d))")
 

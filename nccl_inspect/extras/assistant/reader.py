@@ -229,7 +229,7 @@ def _status(path: Path, name: str) -> os.stat_result:
     return status
 
 
-# --- the reader -----------------------------------------------------------------------------------------------------
+# The reader
 
 _MAX_KEPT = 4  # jobs that are kept: those of two runs that are compared, and what was asked before
 _MAX_KEPT_BYTES = 512 << 20  # bytes of the logs of which jobs are kept, but for the last one

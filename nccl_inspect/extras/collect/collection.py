@@ -23,7 +23,7 @@ from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.secrets import mask_secrets
 
-# --- commands -----------------------------------------------------------------------------------------------------
+# Commands
 
 NOT_INSTALLED = "not installed"  # what is wrong with a command that this machine does not have
 _MAX_WORDS = 2000
@@ -85,7 +85,7 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
         return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
-# --- secrets ------------------------------------------------------------------------------------------------------
+# Secrets
 
 _REPEATED = "last-applied-configuration"  # holds the whole manifest once more, as text
 
@@ -121,7 +121,7 @@ def _mask_lines(data: bytes) -> bytes:
     return "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
 
 
-# --- the folder ---------------------------------------------------------------------------------------------------
+# The folder
 
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"  # first line of the index, which marks it as not being a log

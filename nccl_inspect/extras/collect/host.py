@@ -72,7 +72,7 @@ def answer(where: str, form: str, seconds: float) -> bytes:
         return bytes(received)
 
 
-# --- this machine ---------------------------------------------------------------------------------------------------
+# This machine
 
 ARGUMENT = ""
 HELP = "this machine, and the job that runs on it (RAS)"

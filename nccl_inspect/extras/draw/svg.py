@@ -256,7 +256,7 @@ def _text_width(words: str, char: float = _CHAR) -> float:
     return len(words) * char + 2 * _PAD
 
 
-# --- where the hosts of a tree are ---------------------------------------------------------------------------------
+# Where the hosts of a tree are
 
 
 class Place(NamedTuple):

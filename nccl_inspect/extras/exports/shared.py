@@ -16,8 +16,7 @@ from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shap
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.levels import ANY
 
-# --- how NCCL's lines begin ---------------------------------------------------------------------------------------
-
+# How NCCL's lines begin
 
 LEVEL = ANY.decode("ascii")
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -57,8 +56,7 @@ def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
     )
 
 
-# --- fields of messages -------------------------------------------------------------------------------------------
-
+# Fields of messages
 
 _GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
 
@@ -109,8 +107,7 @@ def merge_orders(lists: list[list[str]]) -> list[str] | None:
     return order
 
 
-# --- patterns of messages -----------------------------------------------------------------------------------------
-
+# Patterns of messages
 
 Capture = Callable[[int, str], str]  # writes a group of a pattern: gets its number and what is in it
 
@@ -119,8 +116,7 @@ _TOKEN = re.compile(
     r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?[>:=!]|[()|]|(?P<count>[*+?]|\{\d+(?:,\d*)?\})(?P<mode>[+?]?)|[^\\\[\](){}*+?|]",
     re.DOTALL,
 )
-_PLAIN = frozenset(" -#&~'\"/")
-"""Characters that Python escapes and that need no escape."""
+_PLAIN = frozenset(" -#&~'\"/")  # characters that Python escapes and that need no escape
 _MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 

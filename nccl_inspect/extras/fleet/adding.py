@@ -19,7 +19,7 @@ from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.store import UNDATED, Store
 from nccl_inspect.extras.fleet.tables import Tables, make_rows
 from nccl_inspect.ingest.sources import compression, files
-from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.ingest.sources.files import STDIN, File
 from nccl_inspect.ingest.sources.remote import Remote
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
@@ -29,7 +29,6 @@ from nccl_inspect.util.processes import Helpers
 from nccl_inspect.util.wording import count
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
-STDIN = "<stdin>"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""

@@ -81,7 +81,7 @@ class Store:
         if found != SCHEMA:
             raise NcclInspectError(f"{self._name}: has the schema {found}, not {SCHEMA}", "add the logs to a new store")
 
-    # --- what is there ---
+    # What is there
 
     def batches(self) -> list[Batch]:
         """Return the batches that count, by day and name."""
@@ -151,7 +151,7 @@ class Store:
         run("SET enable_external_access = false; SET python_enable_replacements = false; SET lock_configuration = true")
         return connection
 
-    # --- what is added ---
+    # What is added
 
     def append(self, day: str, jobs: Sequence[Tables]) -> None:
         """Add jobs of one day; those that are killed meanwhile are not there at all."""

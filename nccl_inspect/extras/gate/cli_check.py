@@ -88,7 +88,7 @@ def command(
     return shared.gate(not checked.is_met(strict), job)
 
 
-# --- a policy from a good log -----------------------------------------------------------------------------------------
+# A policy from a good log
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""

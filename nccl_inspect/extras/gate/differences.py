@@ -121,8 +121,7 @@ def compare(a: Job, b: Job) -> Difference:
     return Difference(a, b, changes, _explain(changes, pairwise), renamed, unclear)
 
 
-# --- versions, network, world, environment ------------------------------------------------------------------------
-
+# Versions, network, world, environment
 
 _MAY_BE_MISSING = ("plugin", "provider")  # in a run; of all else, what is missing is only not in the log
 _OPTIONAL = ("devices", "platform")  # which many logs do not name
@@ -198,7 +197,7 @@ def _values_words(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
     return "; ".join(sorted(words))
 
 
-# --- communicators and bandwidth ----------------------------------------------------------------------------------
+# Communicators and bandwidth
 
 
 def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
@@ -264,7 +263,7 @@ def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
         unclear.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
 
 
-# --- paths --------------------------------------------------------------------------------------------------------
+# Paths
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
 """One mechanism in the words of several releases (until 2.12; from 2.30)."""
@@ -341,7 +340,7 @@ def _path_change(
     )
 
 
-# --- findings -----------------------------------------------------------------------------------------------------
+# Findings
 
 
 def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iterator[Change]:
@@ -414,7 +413,7 @@ def _finding_change(finding: Finding, before: str | None, after: str | None) -> 
     )
 
 
-# --- what explains what -------------------------------------------------------------------------------------------
+# What explains what
 
 _PLAIN = re.compile(r"[^\s;]+")  # a value for all ranks, from the environment
 

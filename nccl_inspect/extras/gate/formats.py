@@ -15,20 +15,7 @@ from nccl_inspect.extras.gate.policy import STATES, Answer, Checked
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest
-from nccl_inspect.report.words import (
-    NARROW,
-    block,
-    code_span,
-    escape_markdown,
-    folded_lines,
-    markdown_table,
-    paint,
-    shorten_list,
-    step_block,
-    step_item,
-    verdict_color,
-)
+from nccl_inspect.report import Style, digest, words
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
@@ -58,12 +45,12 @@ def _quote_line(line: Evidence) -> str:
 def _paint_block(
     label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
 ) -> Iterator[str]:
-    first, *rest = block(label, escape_controls(text), style, indent=indent, hang=hang)
-    yield first.replace(word, paint(word, color, style), 1)
+    first, *rest = words.block(label, escape_controls(text), style, indent=indent, hang=hang)
+    yield first.replace(word, words.paint(word, color, style), 1)
     yield from rest
 
 
-# --- check --------------------------------------------------------------------------------------------------------
+# Check
 
 _STEP = {"broken": "fix", "undecided": "needs"}
 """What the step is called: what is undecided needs another log, and no fix."""
@@ -102,12 +89,12 @@ def _check_text(checked: Checked, strict: bool, style: Style) -> str:
             state, text = outcome.state, f"{outcome.key}: {_sentence(outcome)}"
             yield from _paint_block(state, text, state, _COLORS[state], style, hang=_HANG)
             if where := _first_place(outcome.evidence):
-                yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
+                yield from words.block("", escape_controls(where), style, indent=0, hang=_HANG)
 
     word, counts = _headline(checked, strict)
     parts = [list(_paint_block("", f"{word}: {checked.policy}: {counts}", word, _COLORS[word.lower()], style))]
     for state, todo, outcomes in _group_by_fix(checked):
-        step = step_block(_STEP[state], escape_controls(todo), style, indent=0, hang=_HANG)
+        step = words.step_block(_STEP[state], escape_controls(todo), style, indent=0, hang=_HANG)
         parts.append([*list_lines(outcomes), *step])
     if style.verbose and (kept := checked.list_outcomes("kept")):
         parts.append([*list_lines(kept)])
@@ -120,16 +107,19 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     def list_rows(outcomes: list[Answer]) -> Iterator[list[str]]:
         for outcome in outcomes:
             texts = (outcome.key, outcome.summary, outcome.wanted, _first_place(outcome.evidence))
-            yield [f"**{outcome.state}**", *map(escape_markdown, texts)]
+            yield [f"**{outcome.state}**", *map(words.escape_markdown, texts)]
 
     word, counts = _headline(checked, strict)
-    parts = [f"## {word}: {escape_markdown(checked.policy)}", escape_markdown(counts)]
+    parts = [f"## {word}: {words.escape_markdown(checked.policy)}", words.escape_markdown(counts)]
     for state, todo, outcomes in _group_by_fix(checked):
-        parts += [markdown_table(head, list_rows(outcomes)), f"**{_STEP[state].capitalize()}:**\n{step_item(todo)}"]
+        parts += [
+            words.markdown_table(head, list_rows(outcomes)),
+            f"**{_STEP[state].capitalize()}:**\n{words.step_item(todo)}",
+        ]
         if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.evidence)):
-            parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
+            parts.append(words.folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
     if style.verbose and (kept := checked.list_outcomes("kept")):
-        parts.append(markdown_table(head[:-1], (row[:-1] for row in list_rows(kept))))
+        parts.append(words.markdown_table(head[:-1], (row[:-1] for row in list_rows(kept))))
     return "\n\n".join(parts) + "\n"
 
 
@@ -209,20 +199,20 @@ CHECK_FORMATS = {
     "markdown": Format(_check_markdown, ("md",)),
 }
 
-# --- diff ---------------------------------------------------------------------------------------------------------
+# Diff
 
 
 def _head_words(difference: Difference) -> tuple[str, str]:
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
     changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
-    names = shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
+    names = words.shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
     renamed = f"hosts have different names in B and are compared by rank: {names}" if names else ""
     return changes or f"SAME: no difference in {what}{limits}", renamed
 
 
 def _run_words(job: Job) -> str:
-    names = shorten_list([source.name for source in job.sources], 2)
+    names = words.shorten_list([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
     read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
@@ -283,58 +273,64 @@ def _pairs(change: Change) -> str:
 def _diff_text(difference: Difference, style: Style) -> str:
     def list_fix(steps: list[str]) -> Iterator[str]:
         for index, text in enumerate(steps):
-            label = "fix" if index == 0 or style.width < NARROW else ""
-            yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
+            label = "fix" if index == 0 or style.width < words.NARROW else ""
+            yield from words.step_block(label, escape_controls(text), style, indent=4, hang=5)
 
     headline, hosts = _head_words(difference)
-    first = block("", headline, style, indent=0, hang=0)
+    first = words.block("", headline, style, indent=0, hang=0)
     for label, job in (("A", difference.a), ("B", difference.b)):
-        first += _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
-    first += block("", escape_controls(hosts), style, indent=0, hang=0) if hosts else []
+        first += _paint_block(
+            label, _run_words(job), job.verdict.upper(), words.verdict_color(job.verdict), style, hang=3
+        )
+    first += words.block("", escape_controls(hosts), style, indent=0, hang=0) if hosts else []
     parts = [first]
     if difference.explanations:
-        parts.append([paint("what likely explains what", "bold", style)])
+        parts.append([words.paint("what likely explains what", "bold", style)])
     for chain in difference.explanations:
-        parts[-1] += block("", escape_controls(chain_words(chain)), style, indent=2, hang=0)
+        parts[-1] += words.block("", escape_controls(chain_words(chain)), style, indent=2, hang=0)
         for line in _proof(chain):
-            parts[-1] += [paint(t, "dim", style) for t in block("", escape_controls(line), style, indent=4, hang=0)]
+            parts[-1] += [
+                words.paint(t, "dim", style) for t in words.block("", escape_controls(line), style, indent=4, hang=0)
+            ]
         parts[-1] += list_fix(chain.fix)
     lonely = _find_unexplained(difference)
     for area in AREAS:
         if changes := difference.changes_in_area(area):
-            parts.append([paint(area, "bold", style)])
+            parts.append([words.paint(area, "bold", style)])
         for change in changes:
             sign, color = SIGNS[change.kind], _COLORS[change.kind]
             parts[-1] += _paint_block(sign, _change_words(change), sign, color, style, indent=2, hang=2)
             parts[-1] += list_fix(change.fix[:1]) if change in lonely else []
     if difference.open:
-        lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
-        parts.append([paint("not compared", "bold", style), *lines])
+        lines = [
+            line for text in difference.open for line in words.block("", escape_controls(text), style, indent=2, hang=0)
+        ]
+        parts.append([words.paint("not compared", "bold", style), *lines])
     return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
 def _diff_markdown(difference: Difference, style: Style) -> str:
     def fix(steps: list[str]) -> str:
-        return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
+        return "**Fix:**\n" + "\n".join(map(words.step_item, steps)) if steps else ""
 
-    headline, hosts = map(escape_markdown, _head_words(difference))
+    headline, hosts = map(words.escape_markdown, _head_words(difference))
     jobs = (difference.a, difference.b)
-    runs = ((f"**{name}**", escape_markdown(_run_words(job))) for name, job in zip("AB", jobs, strict=True))
-    parts = [f"## {headline}", markdown_table(("", ""), runs), hosts]
+    runs = ((f"**{name}**", words.escape_markdown(_run_words(job))) for name, job in zip("AB", jobs, strict=True))
+    parts = [f"## {headline}", words.markdown_table(("", ""), runs), hosts]
     parts += ["### What likely explains what"] if difference.explanations else []
     for chain in difference.explanations:
-        parts += [escape_markdown(chain_words(chain)), fix(chain.fix)]
-        parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
+        parts += [words.escape_markdown(chain_words(chain)), fix(chain.fix)]
+        parts += [words.folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
     lonely = _find_unexplained(difference)
     parts += ["### Other findings of B"] if lonely else []
     for change in lonely:
-        parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", fix(change.fix[:1])]
+        parts += [f"{words.code_span(change.what)}: {words.escape_markdown(change.after or '')}", fix(change.fix[:1])]
     if difference.changes:
         signs = {kind: re.sub("([-+])", r"\\\1", sign) for kind, sign in SIGNS.items()}
-        rows = [(signs[c.kind], c.area, escape_markdown(_change_words(c))) for c in difference.changes]
-        parts += ["### Changes", markdown_table(("", "area", "change"), rows)]
+        rows = [(signs[c.kind], c.area, words.escape_markdown(_change_words(c))) for c in difference.changes]
+        parts += ["### Changes", words.markdown_table(("", "area", "change"), rows)]
     if difference.open:
-        parts += ["### Not compared", "\n".join(f"- {escape_markdown(text)}" for text in difference.open)]
+        parts += ["### Not compared", "\n".join(f"- {words.escape_markdown(text)}" for text in difference.open)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

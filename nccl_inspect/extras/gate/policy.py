@@ -117,7 +117,7 @@ def _badness(checked: Checked) -> tuple[int, int]:
     return len(checked.list_outcomes("broken")), len(checked.list_outcomes("undecided"))
 
 
-# --- what can be asked of a job -----------------------------------------------------------------------------------
+# What can be asked of a job
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
@@ -323,7 +323,7 @@ def _first_lines(settings: Iterable[Setting]) -> list[Evidence]:
     return [line for setting in settings for line in setting.evidence[:1]]
 
 
-# --- what can be asked of paths -----------------------------------------------------------------------------------
+# What can be asked of paths
 
 SCOPES = ("intra", "inter")
 _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
@@ -425,7 +425,7 @@ def is_impossible(scope: str, job: Job) -> bool:
     return job.world_size is not None and count_hosts(job) == (1 if scope == "inter" else job.world_size)
 
 
-# --- the file -----------------------------------------------------------------------------------------------------
+# The file
 
 
 def read_policy(path: str) -> Policy:

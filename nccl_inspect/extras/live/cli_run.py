@@ -36,7 +36,7 @@ from nccl_inspect.extras.fleet import library
 from nccl_inspect.util import signals as signal_names
 from nccl_inspect.util.interruption import hold_signals
 
-# --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
+# The job: its streams, its signals, its exit status
 
 _BLOCK = 1 << 16
 _PIPE = 1 << 20  # bytes that a pipe may hold: the job waits less often for the terminal
@@ -180,7 +180,7 @@ def _signal_group(leader: int, number: int) -> None:
                 os.kill(pid, number)
 
 
-# --- variables ----------------------------------------------------------------------------------------------------
+# Variables
 
 DEBUG_FILE = "NCCL_DEBUG_FILE"
 _TABLES = tomllib.loads(Path(__file__).with_name("variables.toml").read_text(encoding="utf-8"))
@@ -219,7 +219,7 @@ def nccl_log_pattern(environment: Mapping[str, str]) -> str:
     return re.sub(r"%[hp]", "*", escaped).replace("\0", "%")
 
 
-# --- the folder ---------------------------------------------------------------------------------------------------
+# The folder
 
 _MAX_RUNS = 1000
 
@@ -267,7 +267,7 @@ def _open_log(folder: Path, log: str) -> BinaryIO:
     return (folder / log).open("xb", buffering=0)
 
 
-# --- the stand-still ----------------------------------------------------------------------------------------------
+# The stand-still
 
 
 def look_for_silence(
@@ -289,7 +289,7 @@ def look_for_silence(
         seen = newest if is_silent else seen
 
 
-# --- what is gathered ---------------------------------------------------------------------------------------------
+# What is gathered
 
 _COMMAND_SECONDS = 15.0
 _RAS_SECONDS = 10.0
@@ -358,7 +358,7 @@ def drop_earlier_ends(log: bytes, begin: float) -> bytes:
     return b"".join(kept)
 
 
-# --- the run ------------------------------------------------------------------------------------------------------
+# The run
 
 _STDERR = 2
 _STUCK = (b"FAILED", b"WAITING")  # first words of a report on a job that is stuck
@@ -523,7 +523,7 @@ def replace_process(argv: Sequence[str]) -> int:
         raise NotStartedError(argv[0], error) from None
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
+# The command
 
 _EXAMPLES = """
 Examples:

@@ -21,6 +21,7 @@ from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import watch as watching
+from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, digest, prometheus, text
@@ -130,7 +131,7 @@ def command(
     (name,) = shared.inputs_or_stdin((log,) if log else ())
     if store and name == "-":
         raise click.UsageError("--store needs LOG: standard input is not kept")
-    source = watching.STDIN if name == "-" else name
+    source = STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
     watch = watching.Watch(judge, timing, source, beside=beside, asks=bool(ras))
@@ -215,7 +216,7 @@ def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# Metrics
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
 _OPTION = "--metrics"

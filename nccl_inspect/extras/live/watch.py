@@ -25,8 +25,9 @@ from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
 from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
-from nccl_inspect.ingest.sources.streams import HEAD
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.ingest.sources.files import STDIN
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
@@ -42,7 +43,6 @@ from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
 
-STDIN = "<stdin>"
 _REMEMBERED = 256  # bytes before the offset that was read last
 
 
@@ -216,9 +216,7 @@ def _tells(head: bytes) -> bool:
     return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)
 
 
-# --- what RAS answers -----------------------------------------------------------------------------------------------
-
-# --- what RAS answers -------------------------------------------------------------------------------------------------
+# What RAS answers
 
 _LONGEST = 30.0  # seconds that an answer may take: RAS itself waits for processes that are silent
 _MOST = 3
@@ -307,7 +305,7 @@ def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
     return Late(known, said[:_MOST], list(words))
 
 
-# --- the watch ------------------------------------------------------------------------------------------------------
+# The watch
 
 _PACKED = b"\x1f\x8b"
 _REST = 5  # looking may take this part of the time at most: a sixth, however large the job
@@ -646,7 +644,7 @@ def _step_words(step: Step | Burst | None) -> str:
     return _STEPS.get(type(step.event), step.event.production)
 
 
-# --- what ends a watch ------------------------------------------------------------------------------------------------
+# What ends a watch
 
 STALL = "stall"
 _ACTION = "action="

@@ -8,20 +8,8 @@ from functools import partial
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.gate.policy import (
-    SCOPES,
-    Answer,
-    Expectation,
-    Policy,
-    ask_gdr,
-    ask_transport,
-    is_allowed,
-    is_impossible,
-    list_ways,
-    policy_from_values,
-    read_policy,
-    unknown_transport,
-)
+from nccl_inspect.extras.gate import policy as policies
+from nccl_inspect.extras.gate.policy import Answer, Expectation, Policy
 from nccl_inspect.judging.engine import SEVERITIES, select_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -101,10 +89,10 @@ class TestedJob(Job):
         __tracebackhide__ = True
         _check_ways(allowed)
         if scope is not None:
-            _require_choice("scope", scope, SCOPES)
-        possible = [name for name in SCOPES if not is_impossible(name, self)] or SCOPES
+            _require_choice("scope", scope, policies.SCOPES)
+        possible = [name for name in policies.SCOPES if not policies.is_impossible(name, self)] or policies.SCOPES
         scopes = possible if scope is None else (scope,)
-        asks = {name: partial(ask_transport, name, allowed) for name in scopes}
+        asks = {name: partial(policies.ask_transport, name, allowed) for name in scopes}
         self._demand(f"transport {' or '.join(allowed)}", asks)
 
     def assert_gdr(self) -> None:
@@ -114,7 +102,9 @@ class TestedJob(Job):
         if not present:
             head = "no network path in the log, so none that uses GPUDirect RDMA"
             raise AssertionError(_join(head, self._list_questions()))
-        self._demand("GPUDirect RDMA", {scope: partial(ask_gdr, scope) for scope in SCOPES if scope in present})
+        self._demand(
+            "GPUDirect RDMA", {scope: partial(policies.ask_gdr, scope) for scope in policies.SCOPES if scope in present}
+        )
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
         """Assert that the path from one rank to another uses one of these transports, and return the path.
@@ -133,7 +123,7 @@ class TestedJob(Job):
             path = self.paths.between(src, dst)
         except KeyError as error:
             raise AssertionError(_join(str(error.args[0]), self._list_questions())) from None
-        bad = [way for way in list_ways(path) if not is_allowed(way, allowed)]
+        bad = [way for way in policies.list_ways(path) if not policies.is_allowed(way, allowed)]
         if bad:
             head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
             raise AssertionError(_join(head, [_lines(path.evidence[:2])], self._list_findings([path])))
@@ -148,9 +138,9 @@ class TestedJob(Job):
             expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
         """
         __tracebackhide__ = True
-        policies = [] if policy is None else [read_policy(policy)]
-        policies += [policy_from_values(expectations)] if expectations or policy is None else []
-        for each in policies:
+        demanded = [] if policy is None else [policies.read_policy(policy)]
+        demanded += [policies.policy_from_values(expectations)] if expectations or policy is None else []
+        for each in demanded:
             if bad := _bad_outcomes(each, self, strict):
                 head = f"{count(len(bad), 'expectation')} of {each.file} not kept"
                 raise AssertionError(_join(head, map(_answer, bad)))
@@ -183,7 +173,7 @@ def _require_choice(noun: str, word: str, choices: Sequence[str]) -> str:
 def _check_ways(allowed: Sequence[str]) -> None:
     if not allowed:
         raise NcclInspectError("no transport", 'name the allowed ones, such as "P2P"')
-    for unknown in filter(None, map(unknown_transport, allowed)):
+    for unknown in filter(None, map(policies.unknown_transport, allowed)):
         raise NcclInspectError(*unknown)
 
 

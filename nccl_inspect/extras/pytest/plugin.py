@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from nccl_inspect.extras.pytest.acceptance import TestedJob
-    from nccl_inspect.ingest.sources.blocks import Input
+    from nccl_inspect.ingest.sources.files import Input
 
 _MARK = "nccl_log"
 _HELP = (

@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, LineReader, Mended, Numbered, Rejoiner, is_torn, wrap_reader
-from nccl_inspect.ingest.sources import compression, files, log_detection
+from nccl_inspect.ingest.sources import compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File, Input
-from nccl_inspect.ingest.sources.streams import (
-    BLOCK,
-    HEAD,
-    Pieces,
-    StreamError,
-    as_utf8,
-    count_lengths,
-    failing,
-    grown,
-    peek,
-)
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls, has_line_of
 
@@ -58,36 +48,38 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
 def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     """Yield the sources that a file stands for."""
-    data = file.open() if file.again else count_lengths(file.open(), count)
+    data = file.open() if file.again else streams.count_lengths(file.open(), count)
     allowance = Allowance()
     try:
-        stored, data = peek(data, log_detection.tells_archives)
-        head, unpacked = peek(compression.unpack_data(data, allowance), log_detection.tells_archives)
+        stored, data = streams.peek(data, log_detection.tells_archives)
+        head, unpacked = streams.peek(compression.unpack_data(data, allowance), log_detection.tells_archives)
     except (StreamError, OSError) as error:
-        yield Source(file.name, failing(_problem(error)))
+        yield Source(file.name, streams.failing(_problem(error)))
         return
     if log_detection.is_tar(head):
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         if file.again:
-            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
+            unpacked = compression.unpack_data(streams.count_lengths(file.open(), count), allowance)
         yield from _members(file, archives.read_tar(unpacked), allowance)
     elif log_detection.is_zip(head) and file.place is None and file.stream is None:
         problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
-        yield Source(file.name, failing(problem))
+        yield Source(file.name, streams.failing(problem))
     elif log_detection.is_zip(head):
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         allowance.take(file.size or 0)
         members = (
-            m._replace(open=lambda m=m: count_lengths(m.open(), allowance.give))  # type: ignore[misc]
+            m._replace(open=lambda m=m: streams.count_lengths(m.open(), allowance.give))  # type: ignore[misc]
             for m in archives.read_zip(file.place or file.stream, count)
         )
         yield from _members(file, members, allowance)
     else:
         again = file.open if compression.is_packed(stored) else lambda: unpacked
         yield Source(
-            file.name, (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked, allowance=allowance
+            file.name,
+            (lambda: streams.count_lengths(again(), count)) if file.again else lambda: unpacked,
+            allowance=allowance,
         )
 
 
@@ -100,11 +92,11 @@ def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Ite
             empty = False
             yield Source(f"{file.name}:{escape_controls(member.name)}", member.open, allowance=allowance)
     except (StreamError, OSError) as error:
-        yield Source(file.name, failing(_problem(error)))
+        yield Source(file.name, streams.failing(_problem(error)))
         return
     if empty and not file.found:
         problem = StreamError("the archive holds no log", "give its members the suffix .log, or unpack it")
-        yield Source(file.name, failing(problem))
+        yield Source(file.name, streams.failing(problem))
 
 
 def _problem(error: StreamError | OSError) -> StreamError:
@@ -120,7 +112,11 @@ def raw_blocks(source: Source) -> Iterator[bytes]:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
     """
     try:
-        yield from source.open() if source.is_cut else as_utf8(compression.unpack_data(source.open(), source.allowance))
+        yield from (
+            source.open()
+            if source.is_cut
+            else streams.as_utf8(compression.unpack_data(source.open(), source.allowance))
+        )
     except (StreamError, OSError) as error:
         problem = _problem(error)
         raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
@@ -185,7 +181,7 @@ def blocks(source: Source) -> Iterator[Lines]:
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source."""
     rest, size, seen, ends = b"", 0, 0, 0
-    several = grown(pieces)
+    several = streams.grown(pieces)
     for taken in several:
         size += (new := sum(map(len, taken)))
         if seen < look and is_torn(text := b"".join((rest, *taken))):
@@ -195,15 +191,15 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         *before, last = taken if b"\n" in taken[-1] else [b"".join(taken)]
         end = last.rfind(b"\n")
         if end < 0:
-            rest = (rest + last)[:BLOCK]
+            rest = (rest + last)[: streams.BLOCK]
             continue
         text = b"".join((rest, *before, memoryview(last)[:end]))
-        if has_line_of(text, BLOCK + 1):
-            text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
+        if has_line_of(text, streams.BLOCK + 1):
+            text = b"\n".join([line[: streams.BLOCK] for line in text.split(b"\n")])
         if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
             text = b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
         whole = Lines(None, size, text=text)
-        rest = last[end + 1 :][:BLOCK]
+        rest = last[end + 1 :][: streams.BLOCK]
         if seen < look:
             ends += len(whole)
         yield whole
@@ -230,8 +226,8 @@ def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> 
         if source.is_cut or as_it_is:
             yield from blocks(source)
             return
-        head, data = peek(raw_blocks(source), tells)
-        reader = reader_of(head[:HEAD], turned)
+        head, data = streams.peek(raw_blocks(source), tells)
+        reader = reader_of(head[: streams.HEAD], turned)
         lines = read(reader, data) if reader else cut(data)
         yield from _from_the_end(lines, source.name, reader is not None) if turned else lines
     except NoInputError as error:
@@ -249,7 +245,7 @@ def reader_of(head: bytes, turned: bool = False) -> LineReader | None:
 
 def tells(head: bytes) -> bool:
     """Return whether these first bytes show if the source is an export."""
-    return len(head) >= HEAD or (head != b"" and not may_be_export(head))
+    return len(head) >= streams.HEAD or (head != b"" and not may_be_export(head))
 
 
 def may_be_export(head: bytes) -> bool:
@@ -291,7 +287,10 @@ def read(reader: LineReader, data: Pieces, first: int | None = None) -> Iterator
 
 def number_lines(entries: list[Numbered], before: int, size: int, reader: LineReader) -> Lines:
     """Return the lines of a block with their numbers: where they begin, or in the order of reading."""
-    stands, lines = [entry.number for entry in entries], (entry.line[:BLOCK].rstrip(b"\r") for entry in entries)
+    stands, lines = (
+        [entry.number for entry in entries],
+        (entry.line[: streams.BLOCK].rstrip(b"\r") for entry in entries),
+    )
     if isinstance(reader, Rejoiner):
         doubtful = [entry for entry in entries if entry.repaired or entry.cut]
         return Lines(lines, size, Mended(stands, reader.lines, reader.repaired, doubtful))
@@ -319,6 +318,3 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
         numbers = range(read + 1, read + len(block) + 1)
         yield Lines(reversed(block.lines), block.size, Mended(numbers, total, stands=stands[::-1]))
         read += len(block)
-
-
-__all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

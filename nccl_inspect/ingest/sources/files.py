@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Place: TypeAlias = "Path | Remote"  # where a file is that any process can open
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _WILD = frozenset("*?[")
+STDIN = "<stdin>"  # the name of standard input
 MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be read again
 _KINDS = "a path, bytes, an open file, or a list of these"
 
@@ -74,7 +75,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
     passed = passed or (lambda _name, _why: None)
     files = []
     for file in (file for item in several for file in _files(item, beside, passed)):
-        key: object = file.name if file.name == "<stdin>" else file.place or id(file)
+        key: object = file.name if file.name == STDIN else file.place or id(file)
         if isinstance(file.place, Path):
             status = file.place.stat()
             key = (status.st_dev, status.st_ino)
@@ -153,7 +154,7 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
         # Where it was opened as text, that below it: so bytes that are not UTF-8 do no harm.
         return [_stream(getattr(item, "buffer", item))]
     if item == "-":
-        stdin = replace(_stream(sys.stdin.buffer), name="<stdin>")
+        stdin = replace(_stream(sys.stdin.buffer), name=STDIN)
         with suppress(OSError):  # something that only looks like a file
             status = os.fstat(sys.stdin.buffer.fileno())
             return [replace(stdin, size=status.st_size if stat.S_ISREG(status.st_mode) else None)]

@@ -32,31 +32,24 @@ CERTAIN, LIKELY = "certain", "likely"
 _ORDER = (CERTAIN, LIKELY, "possible")
 _MAX_LINES = 5
 _NIC = "<NIC>"
-_OWN_LINES = 3
-"""Lines of the log that a settled finding keeps as evidence."""
+_OWN_LINES = 3  # lines of the log that a settled finding keeps as evidence
 _FAULTS = Path(__file__).with_name("faults.toml")
 MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
 _LINKED = {"LINKUP", ""}
-_FEWEST_INODES = 16
-"""Files that a rank may have to create."""
+_FEWEST_INODES = 16  # files that a rank may have to create
 _SHM = "/dev/shm"  # noqa: S108 - it is not opened
 
 
 class Sighting(Frozen):
     """A fault seen on a machine."""
 
-    words: str
-    """The fault, for the middle of a sentence."""
-    host: str | None
-    """None if the host of the file is unknown."""
+    words: str  # the fault, for the middle of a sentence
+    host: str | None  # None if the host of the file is unknown
     evidence: Evidence
-    part: str = ""
-    """The name of the NIC concerned, if any: statements about other NICs are unrelated."""
-    ranks: tuple[int, ...] = ()
-    """The ranks that use the GPU concerned, if any."""
-    is_in_use: bool = True
-    """Whether the job is known to use the NIC: otherwise it only counts if a line names it."""
+    part: str = ""  # the name of the NIC concerned, if any: statements about other NICs are unrelated
+    ranks: tuple[int, ...] = ()  # the ranks that use the GPU concerned, if any
+    is_in_use: bool = True  # whether the job is known to use the NIC: otherwise it only counts if a line names it
 
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
@@ -324,19 +317,14 @@ class Fault(Frozen):
     """A possible fault of a machine."""
 
     find: Callable[..., Iterator[Sighting]]
-    explains: Mapping[str, str]
-    """Rules whose findings it explains, each with the confidence."""
+    explains: Mapping[str, str]  # rules whose findings it explains, each with the confidence
     fix: tuple[str, ...]
-    has_opposite: bool = False
-    """Whether the function also finds evidence against the fault."""
+    has_opposite: bool = False  # whether the function also finds evidence against the fault
     where_it_hurts: bool = True
     """Whether only hosts of the finding count; otherwise any host, such as the other end of a transfer."""
-    unless: str = ""
-    """A pattern in the lines of findings that have another reason."""
-    clue: str = ""
-    """The rule that reports it if it explains no finding; empty for none."""
-    costs: str = ""
-    """The impact, for a clue."""
+    unless: str = ""  # a pattern in the lines of findings that have another reason
+    clue: str = ""  # the rule that reports it if it explains no finding; empty for none
+    costs: str = ""  # the impact, for a clue
 
 
 @cache

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with an editable template, whose lists ``kubectl patch`` merges by name."""
-_LABEL = 63
-"""The maximum length of a host name."""
+_LABEL = 63  # the maximum length of a host name
 
 
 class Case(NamedTuple):
@@ -49,8 +48,7 @@ class Case(NamedTuple):
 class Change(Frozen):
     """A change of a pod's spec."""
 
-    keys: tuple[str, ...]
-    """The path below the container or the pod's spec; a sequence gets another element."""
+    keys: tuple[str, ...]  # the path below the container or the pod's spec; a sequence gets another element
     value: Any
     of_pod: bool = False
 

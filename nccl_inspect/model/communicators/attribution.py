@@ -21,16 +21,8 @@ from typing import TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.communicator import (
-    RINGS_AND_TREES,
-    SEND_RECV,
-    Claims,
-    Communicator,
-    Member,
-    ProcessMembers,
-    read_claims,
-    with_more,
-)
+from nccl_inspect.model.communicators import communicator
+from nccl_inspect.model.communicators.communicator import Claims, Communicator, Member, ProcessMembers
 from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
@@ -113,7 +105,9 @@ class _Candidates:
             members = self._by_rank.get(rank, [])
             for edge in edges if members else ():
                 event, channels = edge.event, edge.channels.bit_length()
-                claims = self._claims.get(id(event)) or self._claims.setdefault(id(event), read_claims(event))
+                claims = self._claims.get(id(event)) or self._claims.setdefault(
+                    id(event), communicator.read_claims(event)
+                )
                 members = [member for member in members if _fits(member, claims, channels)]
             some = tuple(map(id, members))
             lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
@@ -245,7 +239,7 @@ class _ProcessWork:
         """The units that may be of a member and want a connection of it, and in which channels."""
         for member in process.members:
             for burst in member.bursts:  # what stands between START and COMPLETE
-                self._take(burst, member, RINGS_AND_TREES)
+                self._take(burst, member, communicator.RINGS_AND_TREES)
         self.units: list[Unit] = []  # those that are not decided yet, in their order
         for unit in sorted(self._form_units(), key=lambda unit: unit.burst.place):
             if unit.left:
@@ -392,7 +386,7 @@ class _ProcessWork:
             if len(left) == len(burst.edges):
                 return
             burst = burst.some([key for key in burst.edges if key not in left])
-        member.bursts = with_more(member.bursts, burst)
+        member.bursts = communicator.with_more(member.bursts, burst)
         self._given.append((burst, member))
         self._turns.setdefault(id(member.communicator), len(self._turns))
 
@@ -406,7 +400,7 @@ class _ProcessWork:
         for tid in closing:
             made: list[tuple[int, Member]] = []
             for burst, member in self._given:
-                if burst.key.tid == tid or (burst.key.tid not in closing and burst.key.conn != SEND_RECV):
+                if burst.key.tid == tid or (burst.key.tid not in closing and burst.key.conn != communicator.SEND_RECV):
                     is_apart = self._process.is_apart(burst)
                     places = [edge.place for edge in burst.edges.values()] if is_apart else [burst.place]
                     made.extend((place, member) for place in places)
@@ -414,7 +408,7 @@ class _ProcessWork:
             for step in self._process.connected:
                 if step.printed.tid == tid and (before := bisect_left(made, step.place, key=itemgetter(0))):
                     member = made[before - 1][1]
-                    member.connected = with_more(member.connected, step)
+                    member.connected = communicator.with_more(member.connected, step)
 
 
 def _is_same_pair(unit: Unit) -> bool:

@@ -38,6 +38,9 @@ SEND_RECV = 1  # that of send/recv, of which no line says that it is complete
 _PLACE = attrgetter("place")
 
 
+# The communicators of one process
+
+
 class Gpu(NamedTuple):
     """A GPU in the hands of a process."""
 
@@ -302,6 +305,9 @@ def _give(member: Member, step: Step | Burst) -> bool:
     return True
 
 
+# Members of all processes, put together
+
+
 class Claims(NamedTuple):
     """Holds what a connection line says that only some communicators can have."""
 
@@ -561,6 +567,9 @@ def _has_parent(group: list[Member]) -> bool:
         or mate.parent.rank == member.split.next_rank
         for member in group
     )
+
+
+# The world, and the names and global ranks that follow from it
 
 
 def find_world(communicators: Sequence[Communicator]) -> Communicator | None:

@@ -22,7 +22,7 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import Burst, ProcessLog, source_and_line
+from nccl_inspect.model.fold import MAX_CHANNELS, Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.path import AlsoPath, End, Link, PathKind
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
@@ -30,6 +30,8 @@ from nccl_inspect.model.statements.index import Statement
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, values
+
+# Lines in their places
 
 _MAX_FRAGMENTS = 256
 """Communicators distinguished by their connection lines only; each line is compared with all of them."""
@@ -108,7 +110,8 @@ class Line(NamedTuple):
     @property
     def pxn_rank(self) -> int | None:
         """Return the rank whose NIC sends, in the numbers of the space."""
-        return _global_rank(self.placement.ranks, self.edge.event.pxn_rank)
+        rank, ranks = self.edge.event.pxn_rank, self.placement.ranks
+        return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
 _new_line = tuple.__new__
@@ -204,8 +207,7 @@ def place_lines(communicators: Sequence[Communicator], world: Communicator | Non
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
-            own = _global_rank(comm.global_ranks, rank)
-            if own is not None:
+            if (own := comm.global_rank(rank)) is not None:
                 placed.name_host((space, own), member.log)
             if member.bursts:
                 placed.placements.append(Placement(space, comm.global_ranks, comm.name, member.log, member.bursts))
@@ -215,7 +217,7 @@ def place_lines(communicators: Sequence[Communicator], world: Communicator | Non
     for log, burst, home in homes:
         # One that has room for several processes as the same rank has it for none: at most one of them is that rank.
         if home is not None and len(claims[home.name, burst.key.rank]) == 1:
-            space, own = ("global" if world else home.name), _global_rank(home.global_ranks, burst.key.rank)
+            space, own = ("global" if world else home.name), home.global_rank(burst.key.rank)
             if own is not None and (space, own) not in placed.hosts:
                 placed.name_host((space, own), log)
             placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
@@ -232,20 +234,13 @@ def place_lines(communicators: Sequence[Communicator], world: Communicator | Non
     return placed
 
 
-def _global_rank(ranks: Sequence[int | None], rank: int | None) -> int | None:
-    """Return the global rank; None for a rank beyond the communicator."""
-    return ranks[rank] if rank is not None and rank < len(ranks) else None
-
-
 class _Rooms:
     """Finds the communicator that a burst whose START is missing belongs to, among thousands as fast as among a few."""
 
     def __init__(self, communicators: Sequence[Communicator], world: Communicator | None) -> None:
         self._by_size = sorted(communicators, key=lambda comm: -comm.nranks)
         self._without: dict[int, list[Communicator]] = {}
-        self._global_ranks = group_sets(
-            (id(member.log), member.rank) for member in (world.members.values() if world else ())
-        )
+        self._global_ranks = group_sets((id(one.log), one.rank) for one in (world.members.values() if world else ()))
 
     def find_home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
         """Return the only communicator with room for a burst that does not contradict it."""
@@ -258,7 +253,7 @@ class _Rooms:
     def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
         """Return whether what the world knows of the ranks of a communicator does not speak against a burst."""
         mine = self._global_ranks.get(id(log))
-        if mine and _global_rank(comm.global_ranks, burst.key.rank) not in mine:
+        if mine and comm.global_rank(burst.key.rank) not in mine:
             return False
         for rank, host, device in _named_ranks(log, burst):
             member = comm.mate(rank)
@@ -275,6 +270,8 @@ def _find_fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | 
         placed.fragments.append(fragment)
     return fragment
 
+
+# What lines say of NICs, GPUs and hosts
 
 NicName = Callable[[ProcessLog, str, int], str | None]
 """The name of a NIC by process, network and index, where the log lists it."""
@@ -413,9 +410,7 @@ class Scope:
         self._are_ambiguous = cache(_names_are_ambiguous)
         self._is_full = cache(self._count_all)
         self._members = cache(
-            lambda name: group_values(
-                (member.log.process[0], member) for member in self._by_name[name].members.values()
-            )
+            lambda name: group_values((one.log.process[0], one) for one in self._by_name[name].members.values())
         )
 
     @cached_property
@@ -472,9 +467,10 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
     return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
 
 
+# Paths
+
 _PLACE = attrgetter("place")
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
-_MAX_CHANNELS = 4096
 
 
 def build(
@@ -608,7 +604,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
         doubtful=all(line.doubtful for line in way),
         net=net,
         channels=tuple(
-            channel for channel in range(min(channels.bit_length(), _MAX_CHANNELS)) if channels >> channel & 1
+            channel for channel in range(min(channels.bit_length(), MAX_CHANNELS)) if channels >> channel & 1
         ),
         also=tuple(
             AlsoPath(
