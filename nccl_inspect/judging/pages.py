@@ -662,10 +662,8 @@ def _sort(found: list[Things]) -> Hit:
 def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
     """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
 
-    If it may have continued, they are a clue; where it worked below, those that are only possible are none.
+    If it may have continued, they are a clue: work below may be that of a rank that has not yet lost the others.
     """
-    if confidence == "possible" and not facts.job.failed and exceptions.works_below(facts, hit.notices):
-        return {"impact": remedies.look_up("@WORKED"), "severity": "info", "confidence": confidence}
     if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
         return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}
     if facts.is_over():

@@ -37,7 +37,7 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.story.actors import Actor, Actors, name_of
+from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen
@@ -445,8 +445,18 @@ class Table:
         """Return the members that did not begin in time, as far as their ranks are known."""
         late = (begin for begin in comm.begins if not self._precedes_end(begin.source, begin.order))
         found: set[Actor] = {self.actors.actor_by_process(begin.process) for begin in late}
-        is_world = comm.nranks == self.actors.world
-        return found.union(set(range(comm.nranks)) - {begin.member for begin in comm.begins} if is_world else ())
+        missing = set(range(comm.nranks)) - {begin.member for begin in comm.begins}
+        if comm.nranks == self.actors.world:
+            return found | missing
+        # Members of a part of the world are nearly always in the order of its ranks: a gap of one rank names it.
+        here = {self.actors.actor_by_process(begin.process): begin.member for begin in comm.begins}
+        free = [actor for actor in self.actors.everyone if isinstance(actor, int) and actor not in here]
+        for member in missing if ranks_among(here) else ():
+            low = max((rank for rank, at in here.items() if isinstance(rank, int) and at < member), default=-1)
+            high = min((rank for rank, at in here.items() if isinstance(rank, int) and at > member), default=1 << 30)
+            fits = [rank for rank in free if low < rank < high]
+            found.update(fits if len(fits) == 1 else ())
+        return found
 
 
 class _Call(Frozen):
