@@ -302,7 +302,7 @@ def test_each_role_is_described_and_used() -> None:
 
 
 def test_an_unknown_role_is_refused() -> None:
-    text = "dialect: nccl\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
+    text = "dialect: nccl\nfamily: own\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
     with pytest.raises(
         GrammarError, match=r"own\.grammar: production 'lost' has the unknown role 'lost-peer'; choose from "
     ):
