@@ -28,9 +28,9 @@ fast: $(READY)
 test-all: $(READY)
 	$(BIN)/pytest -n auto -m 'slow or hypothesis' --hypothesis-profile=thorough
 
-# Stores what is answered to each recorded input (tests/answers) and prints what changed.
+# Stores what is answered to each recorded input (tests/answers) and prints what changed; ONLY=pages: one file.
 answers: $(READY)
-	PYTHONPATH=.:tests/helpers $(BIN)/python tests/answers/answers.py
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/answers/answers.py $(ONLY)
 
 # Runs the fast tests with exactly the lower bounds that pyproject.toml states for the runtime dependencies.
 test-lowest:

@@ -76,6 +76,8 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     head, *blocks = text.split("\nproduction: ")
     common = _entries(head, name)
     dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
+    if not (dialect and family) or "production" in common:  # which would be left out without a word
+        raise GrammarError(f"{name}: write 'dialect:' and 'family:' above the first production")
     is_renamed = dialect in _RENAMED
     has_bare = "\nfollows: " in text or "\nbare: yes" in text  # few files
     kinds = [kind for kind in ("foreign", "rest", "general", "traced", "last") if kind in common]

@@ -118,22 +118,26 @@ class Platform(Frozen):
 
 def _load_all(key: str = "") -> Iterator[Platform]:
     """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
-    return (_platform(text) for text in _texts() if key in text)
+    return (_platform(file, text) for file, text in _texts() if key in text)
 
 
 @cache
-def _texts() -> tuple[str, ...]:
-    return tuple(file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.toml")))
+def _texts() -> tuple[tuple[str, str], ...]:
+    return tuple((file.name, file.read_text(encoding="utf-8")) for file in sorted(Path(__file__).parent.glob("*.toml")))
 
 
 @cache
-def _platform(text: str) -> Platform:
+def _platform(file: str, text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
-    table = tomllib.loads(text)
-    sources = tuple(Source(source["url"], tuple(source["states"])) for source in table.pop("sources"))
-    signs = Signs(**_freeze(table.pop("signs", {})))
-    return Platform(sources=sources, signs=signs, **_freeze(table))
+    try:
+        table = tomllib.loads(text)
+        sources = tuple(Source(source["url"], tuple(source["states"])) for source in table.pop("sources"))
+        signs = Signs(**_freeze(table.pop("signs", {})))
+        return Platform(sources=sources, signs=signs, **_freeze(table))
+    except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise NcclInspectError(f"platforms/{file}: {what}", "platforms/__init__.py describes the keys") from None
 
 
 def _freeze(table: dict[str, Any]) -> dict[str, Any]:

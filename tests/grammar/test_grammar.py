@@ -301,8 +301,16 @@ def test_each_role_is_described_and_used() -> None:
     assert not ROLES.keys() & {production.name for production in PRODUCTIONS}
 
 
+def test_files_of_programs_that_print_without_a_prefix_say_so() -> None:
+    """Where ``foreign`` is missing, short excerpts show the lines and whole logs do not."""
+    with_both = {"nccl", "rccl", "tcpxo"}
+    kinds = {(one.dialect, one.foreign) for one in PRODUCTIONS if one.dialect not in with_both}
+    wrong = [block_of(one) for one in PRODUCTIONS if not one.foreign and (one.dialect, True) in kinds]
+    assert not wrong, "foreign: yes is missing"
+
+
 def test_an_unknown_role_is_refused() -> None:
-    text = "dialect: nccl\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
+    text = "dialect: nccl\nfamily: own\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
     with pytest.raises(
         GrammarError, match=r"own\.grammar: production 'lost' has the unknown role 'lost-peer'; choose from "
     ):

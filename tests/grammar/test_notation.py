@@ -241,9 +241,12 @@ BROKEN_LINES = {
     "a {}": "a single '{' in: a {}",
 }
 BROKEN_TYPES = {spec: f"no such field type: '{spec}'" for spec in ("q", "0", "00", "1", "x2", ".f", "2f", "-1")}
+NO_HEAD = "x.grammar: write 'dialect:' and 'family:' above the first production"
 BROKEN_FILES = {
     HEAD + "production: one\nsays: A line.\n": "x.grammar: production 'one' has no line",
     "colour: red\n": "x.grammar: 'colour' is not a key of a grammar file",
+    "production: one\nline: a\n": NO_HEAD,
+    "dialect: nccl\n\nproduction: one\nline: a\n": NO_HEAD,
     HEAD + "production: one\nline: a\ncolour: red\n": "x.grammar: 'colour' is not a key of a grammar file",
     HEAD + "production: one\nline: a\nno colon\n": "x.grammar: 'no colon' is not a key of a grammar file",
     HEAD + "production: one\nline: a\nevent: Message tone\n": "x.grammar: 'tone' is not of the form field=value",

@@ -274,3 +274,15 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
     ):
         found = platforms.expect_of_job(platforms.require_platform("gb200-nvl72"), [release], 4, set())
         assert found.gdr is expected, release
+
+
+def test_a_file_that_is_not_well_formed_is_named_with_what_is_wrong() -> None:
+    broken = {
+        'name = "x"\n': "platforms/x.toml: no 'sources'",
+        'name = "x"\nsources = []\ncolour = "red"\n': "platforms/x.toml: Platform has no field for {'colour': 'red'}",
+        "name = x\n": "platforms/x.toml: Invalid value (at line 1, column 8)",
+    }
+    for text, message in broken.items():
+        with pytest.raises(NcclInspectError) as caught:
+            platforms._platform("x.toml", text)
+        assert caught.value.message == message
