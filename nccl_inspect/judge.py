@@ -159,7 +159,7 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def _weigh_survival(facts: Facts, story: Story, finding: Finding) -> Finding:
     """Return the finding; one beside the success of the program, or after which all worked again, ended no job.
 
-    Below its success processes leave without a word: that others then lose them is no failure.
+    Below its success processes leave without a word: others that lose them then did not fail.
     """
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
     ends = exceptions.successes(facts) if may_have_failed else {}

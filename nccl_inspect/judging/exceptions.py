@@ -428,8 +428,17 @@ _STILL = 12
 
 def works_below(facts: Facts, notices: Iterable[Notice]) -> bool:
     """Return whether work was done after each of these statements was last made, as far as their sources show."""
-    signs, places = last_signs(facts), list(_last_places(notices))
-    return bool(places) and all(signs.get(source, 0) > last for source, last in places)
+    return _are_above(notices, last_signs(facts))
+
+
+def succeeded_below(facts: Facts, notices: Iterable[Notice]) -> bool:
+    """Return whether the program reported success after each of these statements was last made."""
+    return _are_above(notices, successes(facts))
+
+
+def _are_above(notices: Iterable[Notice], ends: Mapping[str, int]) -> bool:
+    places = list(_last_places(notices))
+    return bool(places) and all(ends.get(source, 0) > last for source, last in places)
 
 
 def is_still(facts: Facts, waits: Iterable[Notice]) -> bool:

@@ -660,10 +660,12 @@ def _sort(found: list[Things]) -> Hit:
 
 
 def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
-    """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
+    """Return what errors that name what failed are: an error if the job failed, an info if it was survived.
 
     If it may have continued, they are a clue: work below may be that of a rank that has not yet lost the others.
     """
+    if exceptions.succeeded_below(facts, hit.notices):
+        return {"impact": remedies.look_up("@SURVIVED"), "severity": "info", "confidence": confidence}
     if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
         return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}
     if facts.is_over():

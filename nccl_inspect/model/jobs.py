@@ -678,7 +678,7 @@ class Division:
         for index, name in enumerate(names):
             seen[name] += 1
             names[index] = f"{name} ({seen[name]})" if several[name] > 1 else name
-        return names
+        return names if len({*names}) == len(names) else [f"job {number}" for number in range(1, len(names) + 1)]
 
     def _pieces(self, log: ProcessLog) -> Iterator[tuple[int, ProcessLog]]:
         """Yield what nobody printed, by the job that it belongs to."""
