@@ -95,7 +95,10 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
         return [setting] if any(host in setting.hosts for host, *_ in chose.difference(setting.processes)) else []
     if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
-    return [setting] if siblings.ranks_without(facts, agreement, setting) else []
+    others = siblings.ranks_without(facts, agreement, setting)
+    if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
+        others &= siblings.ranks_with_interface(facts)
+    return [setting] if others else []
 
 
 class Source(NamedTuple):
