@@ -64,10 +64,22 @@ def quietly(arguments: list[str]) -> list[str]:
     return ["--quiet", *arguments]
 
 
+def _take_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def start_job(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
     env = environment(**own)
-    process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = Piped(
+        command(*args),
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_take_signals,  # nohup, and a shell's '&', ignore some in all that they start
+    )
     try:
         yield process
     finally:
