@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, exceptions, machine_type, places, remedies, watchdog
+from nccl_inspect.judging import at_end, culprits, life, machine_type, places, remedies, watchdog
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -27,7 +27,6 @@ from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
-from nccl_inspect.story.edges import SILENT
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
 
@@ -103,7 +102,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     not_judged = [question for question in asked if present.isdisjoint(_list_leading(question.rule))]
     unexplained = _find_unexplained(facts, returned)
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
-    is_dead = not exceptions.successes(facts) and (job.failed or bool(story.deadly))
+    is_dead = not life.successes(facts) and (job.failed or bool(story.deadly))
     likely, waiting = at_end.likely_ranks(facts), at_end.waiting_ranks(facts)
 
     job.rules, job.left_out, job.findings, job.suppressed = sorted(wanted), left_out, findings, suppressed
@@ -159,18 +158,19 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def _weigh_survival(facts: Facts, story: Story, finding: Finding) -> Finding:
     """Return the finding; one beside the success of the program, or after which all worked again, ended no job.
 
-    Below its success processes leave without a word: others that lose them then did not fail.
+    Below its success processes leave without a word: others that do not find them when they leave, too, did not fail.
     """
     may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
-    ends = exceptions.successes(facts) if may_have_failed else {}
+    ends = life.successes(facts) if may_have_failed else {}
     is_above = finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence)
-    has_left = all(one.layer == Layer.LOSS or one.kind in SILENT for one in story.incidents)
+    is_above = is_above and (not finding.explained or life.succeeded_below(facts, finding.explained))
+    has_left = bool(story.incidents) and all(one.is_leaving for one in story.incidents)
     if ends and (is_above or has_left):
         impact = remedies.look_up("@SURVIVED") if finding.fatal else finding.impact
         return finding.with_fields(severity="info", fatal=False, impact=impact)
     if finding.fatal and ends:
         words, impact = "@SUCCEEDED", "@BAD_END"
-    elif finding.fatal and exceptions.is_outlived(facts, finding.evidence):
+    elif finding.fatal and life.is_outlived(facts, finding.evidence):
         words, impact = "@BEGAN_ANEW", "@LOST_ATTEMPT"
     else:
         return finding

@@ -14,8 +14,8 @@ from operator import methodcaller
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.ends import since_start, terminations
-from nccl_inspect.judging.exceptions import last_signs, worked_last
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
+from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting

@@ -68,7 +68,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, networks, remedies, transfers
+from nccl_inspect.judging import cuda, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
@@ -166,8 +166,8 @@ CONDITIONS: dict[str, Condition] = {
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
-    "still": lambda facts, notices, _: exceptions.is_still(facts, notices),
-    "worked": lambda facts, notices, _: exceptions.works_below(facts, notices),
+    "still": lambda facts, notices, _: life.is_still(facts, notices),
+    "worked": lambda facts, notices, _: life.works_below(facts, notices),
     "followed": lambda facts, notices, names: any(
         one.place < later.place for one in notices for later in facts.notices(*names)
     ),
@@ -664,7 +664,7 @@ def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence
 
     If it may have continued, they are a clue: work below may be that of a rank that has not yet lost the others.
     """
-    if exceptions.succeeded_below(facts, hit.notices):
+    if life.succeeded_below(facts, hit.notices):
         return {"impact": remedies.look_up("@SURVIVED"), "severity": "info", "confidence": confidence}
     if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
         return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}

@@ -11,8 +11,8 @@ from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevice
 from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
-from nccl_inspect.judging.exceptions import is_still, works_below
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
+from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later

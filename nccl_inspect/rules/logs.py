@@ -7,7 +7,7 @@ from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import Event, is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import at_end, cuda, exceptions
+from nccl_inspect.judging import at_end, cuda, life
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.judging.impact import Estimate, cite
@@ -121,7 +121,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         end = max((line.line for line in last if line), default=0)
         source = job.sources[0]
         # Other programs print fewer lines after NCCL's last one in a job that is still starting.
-        came_up = exceptions.worked_last(facts)
+        came_up = life.worked_last(facts)
         is_long = len(job.sources) == 1 and source.lines - end >= 100 and not source.newest_first
         if end and (is_long or came_up):
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}", "open": not came_up})

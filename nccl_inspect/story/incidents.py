@@ -10,7 +10,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import exceptions, life
 from nccl_inspect.judging.ends import (
     LOST,
     closed_by_others,
@@ -103,8 +103,13 @@ class Collector:
         shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
         found += self._collect_findings(shown, kinds)
-        ends = exceptions.successes(self.facts)  # what the program said of itself: it survived what lies above
-        return [one for one in found if not one.line or one.line.order > ends.get(one.line.source, 0)]
+        return [incident for incident in found if not self._is_outlived(incident)]
+
+    def _is_outlived(self, incident: Incident) -> bool:
+        """Return whether the program reported success below an incident, and what it says is not repeated there."""
+        line, ends = incident.line, life.successes(self.facts)
+        is_above = line is not None and line.order < ends.get(line.source, 0)
+        return is_above and (incident.notice is None or life.succeeded_below(self.facts, [incident.notice]))
 
     def _layer_of(self, finding: Finding) -> Layer:
         return rules_by_name()[finding.rule].reach
