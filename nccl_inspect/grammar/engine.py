@@ -17,7 +17,7 @@ from nccl_inspect.grammar.notation import Value
 from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.text import decode, encode
+from nccl_inspect.util.text import DIGITS, decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
@@ -118,8 +118,12 @@ class Grammar:
         return [lead for lead in leads if lead in block]
 
     def find_foreign(self, block: bytes) -> list[Production]:
-        """Return the productions of other programs with a fixed text that occurs in a block; most have none."""
-        return [p for p in self._foreign if any(sign in block for sign in p.signs)]
+        """Return the productions of other programs with a fixed text that may occur in a block; most have none.
+
+        Of lines that differ in digits only, one is searched.
+        """
+        shapes = b"\n".join(set(block.translate(None, DIGITS).split(b"\n")))
+        return [p for p in self._foreign if any(sign.translate(None, DIGITS) in shapes for sign in p.signs)]
 
     def words(self) -> set[str]:
         """Return the words of all messages, in lower case."""

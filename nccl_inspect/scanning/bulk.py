@@ -27,7 +27,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.found import TAIL, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.text import decode, encode
+from nccl_inspect.util.text import DIGITS, decode, encode
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams
@@ -109,7 +109,6 @@ def find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, i
 
 # Lines of other programs
 
-DIGITS = b"0123456789"
 _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
 _MAX_SHAPES = 20_000
@@ -139,6 +138,7 @@ class Sieve:
     def __init__(self, signs: Callable[[], Iterable[bytes]]) -> None:
         self._given = signs
         self._idle: set[bytes] = set()  # what lines look like that mean nothing
+        self._worthy: set[bytes] = set()  # what single lines look like that mean something
         self._has_begun = False
         self._grams: Grams | None = None
 
@@ -172,7 +172,14 @@ class Sieve:
     def is_idle(self, line: bytes) -> bool:
         """Return whether a line means nothing."""
         shape = line.translate(None, DIGITS)
-        return shape in self._idle or not self._worth({shape})
+        if shape in self._worthy:
+            return False
+        if shape not in self._idle and self._worth({shape}):
+            if len(self._worthy) > _MAX_SHAPES:
+                self._worthy.clear()
+            self._worthy.add(shape)
+            return False
+        return True
 
     def _by_grams(self, text: bytes) -> Picked | None:
         """Return what holds a sign, whatever the other lines look like; None without numpy."""

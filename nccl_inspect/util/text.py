@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nccl_inspect.util.patterns import compile_later
 
+DIGITS = b"0123456789"  # lines without them show what they look like
 PLAIN = "nccl_inspect.plain"  # how streams that cannot hold all characters write ours: by what ASCII has for them
 _PLAIN = {"…": "...", "→": "->", "–": "-", "—": "-", "›": ">", "µ": "u"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
