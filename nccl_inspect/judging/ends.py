@@ -9,12 +9,13 @@ import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, ProcessEnded
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace, absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
 from nccl_inspect.judging.remedies import look_up
-from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
+from nccl_inspect.judging.statements import EXTERNAL, is_forced, message_of, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
@@ -204,6 +205,8 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         trace = next((traces[rank] for rank in ranks if rank in traces), None)
         echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
         last = trace.last if trace else end.raised
+        if not (trace or last or echo) and end.code == EXCEPTION:
+            echo = _find_failed_start(facts, end)
         if end.report.exception and not (last or echo or end.report.retries):
             below = exceptions.find_below(facts, end.notice.evidence[0])
             last, echo = (None, below) if below and below.is_loss_of_peer else (below, None)
@@ -213,6 +216,19 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
             ends[place] = ends[place].with_fields(host=host, pid=pid)
     # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
     return sorted(ends, key=lambda end: (not end.is_loader, end.echo is not None, end.is_nameless, end.begin.place))
+
+
+def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
+    """Return the exception with which a process reports that it did not get the id of a communicator from rank 0."""
+    for notice in filter(is_unlabelled, facts.with_role("store-failed")):
+        if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
+            return RaisedException(notice.message, notice.evidence[0], notice)
+    return None
+
+
+def is_unlabelled(notice: Notice) -> bool:
+    """Return whether an exception names its rank of the world, and no label does: PyTorch makes the first group."""
+    return message_of(notice).startswith("torch.distributed.DistBackendError: [")
 
 
 def _is_own(event: ProcessEnded) -> bool:
@@ -286,7 +302,7 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         ranks, host = _look_up_pid(facts, pid)
         local = value(notice, "local_rank")
         is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
-        ranks = ranks if host is not None else list(event.ranks) or ([local] if is_absent else [])
+        ranks = ranks or list(event.ranks) or ([local] if is_absent else [])
     return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
 
 
@@ -693,6 +709,7 @@ class Silence(Frozen):
     gone: list[LastLine]  # the processes that did: a single one is certain; of several, one or all did
     candidates: list[int]  # ranks of which one did, if no more is known
     has_aborted: bool = False  # whether these gave up a communicator, before any other lost a connection
+    has_left: bool = False  # whether these ended a communicator in order, while others still worked in it
 
 
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
@@ -705,6 +722,8 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
         return Silence([], [])  # the last line of a process may have been left out
     if not absent_ranks(facts) and (aborted := find_early_aborts(facts, echoes)):
         return Silence(aborted, [], has_aborted=True)
+    if left := _find_early_leavers(facts, echoes):
+        return Silence(left, [], has_left=True)
     # Several runs in a log may have a rank 0 on different hosts.
     finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
     ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
@@ -741,6 +760,23 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
     early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
+
+
+def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
+    """Return the processes that ended a communicator in order in which another member lost a connection.
+
+    They made fewer calls than that one. Where most left, one made more.
+    """
+    lost = {process for notice in echoes for process in notice.processes}
+    left: set[Process] = set()
+    works: set[Process] = set()  # in any communicator
+    for comm in facts.job.communicators:
+        gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
+        still = {begin.process for begin in comm.begins} - gone
+        left |= gone if still & lost and 2 * len(gone) <= comm.nranks else set()
+        works |= still
+    left -= works | lost
+    return [last for last in facts.job.last_lines if last.process in left and last.ranks]
 
 
 def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:

@@ -37,6 +37,7 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import decode, escape_controls
 from nccl_inspect.util.times import are_in_order, moment
+from nccl_inspect.util.wording import count
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
 
@@ -817,13 +818,23 @@ def jobs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
     return dict(zip(division.titles(shares), shares, strict=True))
 
 
-def runs_of(fold: Fold, gathered: Gathered) -> list[Fold]:
-    """Return the runs of one job, the newest last; one where it was not started again."""
+def runs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
+    """Return the runs of one job by what they are in words, the newest last; one where it was not started again."""
     earlier = find_earlier_runs(gathered.communicators, gathered.everything)
+    if not earlier:
+        return {"": fold}
     over = {process for run in earlier for process in run.processes}
-    lives = {life.process for life in gathered.living}
-    claims = [*(Claim(run.processes) for run in earlier), Claim(lives - over)]
-    return Division(fold, gathered, claims).shares()
+    claims = [*(Claim(run.processes) for run in earlier), Claim({life.process for life in gathered.living} - over)]
+    names = [*(_describe_run(fold, run) for run in earlier), ""]
+    return dict(zip(names, Division(fold, gathered, claims).shares(), strict=True))
+
+
+def _describe_run(fold: Fold, run: Part) -> str:
+    begin_name, first, _ = fold.where(run.begin)
+    end_name, last, _ = fold.where(run.end)
+    lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
+    hosts = len({process.host for process in run.processes})
+    return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
 
 def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -23,7 +22,7 @@ from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import PAIRED, Fold, Note, ProcessLog, Raised, SourceCounts, position, source_and_line
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
-from nccl_inspect.model.jobs import Part, find_earlier_runs
+from nccl_inspect.model.jobs import runs_of
 from nccl_inspect.model.paths import build
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
@@ -35,15 +34,31 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
-from nccl_inspect.util.wording import count
 
 _BUILT_IN = ("IB", "Socket")
 _NONE = dict[str, list[int]]()
 
 
 def resolve(fold: Fold, gathered: Gathered | None = None) -> Job:
-    """Return the job that a log shows, without findings."""
-    return _Builder(fold, gathered or Gathered.gather(fold)).job()
+    """Return the job that a log shows, without findings; of several runs the newest."""
+    gathered = gathered or Gathered.gather(fold)
+    *earlier, newest = runs_of(fold, gathered).items()
+    if not earlier:
+        return _Builder(fold, gathered).job()
+    job = _Builder(newest[1], Gathered.gather(newest[1])).job()
+    job.earlier_runs, job.sources = [place for place, _ in earlier], _list_sources(fold, gathered)
+    return job
+
+
+def _list_sources(fold: Fold, gathered: Gathered) -> list[inventory.SourceInfo]:
+    infos = {index: source.info() for index, source in fold.sources_by_number.items()}
+    for note in unrecognised.torn(fold):
+        info = infos[source_and_line(note.place)[0]]
+        info.unrecognised_lines -= 1
+        info.damaged_lines += 1
+    for place in gathered.refused:
+        infos[source_and_line(place)[0]].damaged_lines += 1
+    return list(infos.values())
 
 
 _TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a connection
@@ -51,29 +66,21 @@ _TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a conne
 
 class _Builder:
     def __init__(self, fold: Fold, gathered: Gathered) -> None:
-        self._fold = fold
+        self._fold, self._gathered = fold, gathered
         self.quotes = Quotes(fold.where)
         self._quote_step = self.quotes.step
         self._shared: dict[tuple[object, ...], list[Any]] = {}
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
-        self._earlier = find_earlier_runs(self._communicators, gathered.everything)
-        over = {process for run in self._earlier for process in run.processes}
-        remaining: list[ProcessLog] = []
+        logs: list[ProcessLog] = []
         for log, lives in zip(gathered.logs, gathered.lives, strict=True):
-            left = [life for life in lives if life.process not in over]
             # Lives in different sources may have been at once: what only looked like several lives is one.
             at_once = len({source_and_line(life.first)[0] for life in lives}) == len(lives)
-            remaining += [log] if len(left) == len(lives) and not at_once else left
-        if over or len(remaining) < len(self._processes):
-            self._processes, self._communicators, _ = walk_logs(remaining)
-        self._began = min((process.log.first for process in self._processes), default=0) if self._earlier else 0
-        """Where the run that is judged begins, if others came before it."""
-        logs = [*remaining]  # then what was said by nobody that is known, as far as it belongs to this run
+            logs += lives if at_once else [log]
+        if len(logs) < len(self._processes):
+            self._processes, self._communicators, _ = walk_logs(logs)
         own = {id(log) for log in gathered.logs}
-        for log in (log for log in gathered.everything if id(log) not in own):
-            cut = {key: processes.cut_note(note, self._began, log.last + 1) for key, note in log.notes.items()}
-            logs.append(replace(log, notes={key: note for key, note in cut.items() if note}))
+        logs += [log for log in gathered.everything if id(log) not in own]  # what was said by nobody that is known
         self._statements = statements(logs)
         largest = communicator.find_world(self._communicators)
         self._world = communicator.make_world(self._communicators, logs, largest)
@@ -82,7 +89,7 @@ class _Builder:
         self._lines = build.place_lines(self._communicators, self._world, self.attribution)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
         """How many processes print connections of communicators that the log does not show."""
-        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
+        self._torn = unrecognised.torn(fold)
         self._releases = {
             name: engine.find_details(dialect, name).versions for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -122,7 +129,7 @@ class _Builder:
             unplaced, shown = 0, Counter()
         world_size = self._world.nranks if self._world else ranks_of_nccl_tests(notices)
         return Job(
-            sources=self._sources(),
+            sources=_list_sources(self._fold, self._gathered),
             world_size=None if self._world and self._world.is_open else world_size,
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
@@ -149,10 +156,9 @@ class _Builder:
             partial=self._fold.partial,
             excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
-            earlier_runs=[self._run(run) for run in self._earlier],
             damaged=self._show_lines(lambda source: source.counts.broken),
             repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
-            raised=self._show_lines(lambda source: source.raised, self._began),
+            raised=self._show_lines(lambda source: source.raised),
             raised_by=processes.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
             spared=self._show_lines(lambda source: source.spared),
             benchmarks=self._show_lines(lambda source: source.results()),
@@ -174,15 +180,12 @@ class _Builder:
             timeline=self._timeline,
         )
 
-    def _show_lines(
-        self, pick: Callable[[SourceCounts], Iterable[tuple[int, bytes] | Raised]], since: int = 0
-    ) -> list[Evidence]:
-        """Return lines that are kept of each source, from a place on."""
+    def _show_lines(self, pick: Callable[[SourceCounts], Iterable[tuple[int, bytes] | Raised]]) -> list[Evidence]:
+        """Return lines that are kept of each source."""
         return [
             Evidence(source.name, source.line(number), decode(text), number)
-            for index, source in self._fold.sources_by_number.items()
+            for source in self._fold.sources_by_number.values()
             for number, text, *_ in pick(source)
-            if position(index, number) >= since
         ]
 
     def _global_rank(self, member: Member) -> int | None:
@@ -335,13 +338,6 @@ class _Builder:
         )
         return info.defer_to(_Details(self, comm, info), _DETAILS)
 
-    def _run(self, run: Part) -> str:
-        begin_name, first, _ = self._fold.where(run.begin)
-        end_name, last, _ = self._fold.where(run.end)
-        lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
-        hosts = len({process.host for process in run.processes})
-        return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
-
     @cached_property
     def lifetimes(self) -> rings_and_trees.Lifetimes:
         return rings_and_trees.Lifetimes(self._statements)
@@ -458,16 +454,6 @@ class _Builder:
                     inventory.Progress(self._global_rank(member), log.process.host, log.process.pid, stamps)
                 )
         return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
-
-    def _sources(self) -> list[inventory.SourceInfo]:
-        infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
-        for note in self._torn:
-            info = infos[source_and_line(note.place)[0]]
-            info.unrecognised_lines -= 1
-            info.damaged_lines += 1
-        for place in self._refused:
-            infos[source_and_line(place)[0]].damaged_lines += 1
-        return list(infos.values())
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.sources_by_number.items()}

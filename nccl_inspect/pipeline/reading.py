@@ -357,7 +357,7 @@ def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: G
         job = judge(share, gathered)
         if job.earlier_runs:
             most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one) for one in runs_of(share, gathered)[:-1][-most:]]
+            earlier = [judge(one) for one in [*runs_of(share, gathered).values()][-1 - most : -1]]
             job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
             results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
             for entry in results.values():
@@ -365,7 +365,7 @@ def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: G
             own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
             job.bandwidth = [*results.values(), *own]
         return job
-    runs = runs_of(share, gathered)
+    runs = [*runs_of(share, gathered).values()]
     if not 1 <= run <= len(runs):
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")

@@ -706,6 +706,8 @@ def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str
     if places and len(places) <= _MOST_PLACES:
         return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
+    if job.rank_space == "communicator" and job.processes > len(job.ranks_seen):  # several have the same rank
+        ranks, places = [], []
     if all(place.host for place in places):
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
     else:

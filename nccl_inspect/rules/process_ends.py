@@ -67,6 +67,9 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
         silenced = next(_find_silenced(facts), None)
         if silenced and set(silenced.ranks or ()) == ranks:
             return silenced
+        # NCCL's lines may only show ranks of communicators: the story knows those of the job.
+        if silenced and facts.job.rank_space != "global" and [*(silenced.hosts or ())] == account.hosts:
+            return silenced.with_fields(ranks=sorted(ranks), named={**silenced.named, "gone": ranks})
     elif own:
         return _find_departed(facts, own, []).with_fields(ranks=sorted(ranks))
     hit = check.tell_account(facts, account)
@@ -281,6 +284,10 @@ def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
     """Return whom ranks that gave up may have waited for: who is named, has no output, or alone has no traceback."""
     if named := exceptions.absent_ranks(facts):
         return named
+    # A rank with the same number in its group and in the job has all ranks before it there, too.
+    asked = (one for one in facts.notices("torch/unique-id-failed") if value(one, "global_rank") == value(one, "rank"))
+    if any(asked) and all(0 not in end.ranks for end in departed):
+        return {0}
     # Of several tasks, Ray shows the exception that the driver received first.
     if any(ends.is_of_task(end.report) for end in departed):
         return set()
@@ -315,6 +322,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
         named={
             "gone": gone if silence.gone else "",
             "aborted": silence.has_aborted,
+            "left": silence.has_left,
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
             "peers": list_words(ends.peers_lost(echoes)),

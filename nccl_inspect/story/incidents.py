@@ -16,6 +16,7 @@ from nccl_inspect.judging.ends import (
     closed_by_others,
     find_kills_of_all,
     is_last,
+    is_unlabelled,
     process_ends,
     since_start,
     terminations,
@@ -77,6 +78,9 @@ class Collector:
     def __init__(self, facts: Facts, actors: Actors, findings: Iterable[Finding]) -> None:
         self.facts, self.actors = facts, actors
         self.findings = [finding for finding in findings if finding.category != "log quality"]
+        echoes = ((end.echo.notice, end) for end in process_ends(facts) if end.echo and end.echo.notice)
+        self._gave_up = {id(notice): frozenset[Actor](end.ranks) for notice, end in echoes if is_unlabelled(notice)}
+        """The ranks whose processes ended with an exception that no label gives a rank, by the identity of its line."""
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
         self._giving_up = self._waiting | {one.stated for one in statuses(facts) if one.is_in_call}
@@ -142,7 +146,7 @@ class Collector:
             words, peers = _short(notice), self._peers(notice)
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
-                by_actor.setdefault(self._actor(notice, process, line), line)
+                by_actor.setdefault(self._gave_up.get(id(notice)) or self._actor(notice, process, line), line)
             for actors, line in by_actor.items():
                 is_report, sure = layer == Layer.LAUNCHER, finding.confidence if finding else "certain"
                 yield Incident(kind, layer, actors, line, words, peers, is_report, False, sure, finding, notice)
@@ -281,7 +285,7 @@ class Collector:
             raised = None if end.report.process == "spawned" else end.raised
             if actors and raised and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised)):
                 yield self._tell(raised, actors)
-            elif end.echo is not None and actors:
+            elif end.echo is not None and actors and id(end.echo.notice) not in self._gave_up:
                 yield self._tell(end.echo, actors, Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS)
             is_killed = end.code in _KILLS
             yield Incident(

@@ -36,7 +36,7 @@ from nccl_inspect.judging.watchdog import (
 )
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -236,10 +236,19 @@ class Table:
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
         for still in stills:
-            named = words.ranks_of(still.culprits)
-            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen or self._find_late_reporters(still):
+            named, came = words.ranks_of(still.culprits), words.ranks_of(still.waiting)
+            if not named or self._unseen or self._find_late_reporters(still):
                 continue
             line = self._line(still, set())
+            if still.kind == artifacts.MISSING and came and len(named) >= 2 * len(came) and not still.unknown:
+                call = words.work(still.waiting[0].call, still.group, still.seq)
+                text = (
+                    f"only {ranks_word(came)} called {call}, and {ranks_word(named)} never did: "
+                    f"{'it' if len(came) == 1 else 'they'} left out what the others call first, or calls more"
+                )
+                return blame("call-unfinished", came, text, line, layer=Layer.WAIT)
+            if len(named) > max(1, len(came)):
+                continue
             elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
             if still.kind == artifacts.MISSING and elsewhere:
                 call = words.work(still.waiting[0].call, still.group, still.seq)
@@ -437,6 +446,14 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
+        gave_up = {self.actors.rank_in_line(notice.message) for notice in job.notices if _waited_for_id(notice)}
+        first = {self.actors.actor_by_process(begin.process) for begin in most if begin.member == 0}
+        if first and gave_up and idle <= gave_up:
+            others = name_of(idle)
+            text = f"{name_of(first)} began to build a communicator after {others} had given up waiting for it"
+            yield blame("never-began", first, text, line)
+            return
+        idle -= gave_up
         waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield blame("never-began", idle, text, line)
@@ -457,6 +474,11 @@ class Table:
             fits = [rank for rank in free if low < rank < high]
             found.update(fits if len(fits) == 1 else ())
         return found
+
+
+def _waited_for_id(notice: Notice) -> bool:
+    """Return whether a rank reports that rank 0 of a group did not come in time to make its communicator."""
+    return notice.production == "torch/unique-id-failed" and "timeout" in str(value(notice, "error")).lower()
 
 
 class _Call(Frozen):

@@ -289,7 +289,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
         return None  # others lag as well, and their output is there
     is_silent = not absent_ranks(facts)
-    how = "@ABSENT" if not is_silent else "@ABORTED" if silence.has_aborted else "@SILENT"
+    how = "@ABORTED" if silence.has_aborted else "@LEFT" if silence.has_left else "@SILENT"
+    how = how if is_silent else "@ABSENT"
     last = silence.gone[0].evidence if is_silent and len(silence.gone) == len(who) == 1 else None
     return Incident(
         "fell-silent",
