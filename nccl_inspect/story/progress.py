@@ -240,7 +240,8 @@ class Table:
             if not named or self._unseen or self._find_late_reporters(still):
                 continue
             line = self._line(still, set())
-            if still.kind == artifacts.MISSING and came and len(named) >= 2 * len(came) and not still.unknown:
+            is_elsewhere = still.kind == artifacts.MISSING and not still.unknown and named.isdisjoint(self._reporting)
+            if is_elsewhere and came and len(named) >= 2 * len(came):
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
                     f"only {ranks_word(came)} called {call}, and {ranks_word(named)} never did: "
@@ -298,6 +299,11 @@ class Table:
         standing = {wait.rank for wait in self._waits if wait.rank is not None}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
+
+    @cached_property
+    def _reporting(self) -> set[int]:
+        """Return the ranks that report any wait of their own, late ones as well."""
+        return self._standing | {wait.rank for wait in waits(self.facts) if wait.rank is not None}
 
     @cached_property
     def _late_reporters(self) -> set[int]:
