@@ -302,6 +302,8 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         ranks, host = _look_up_pid(facts, pid)
         local = value(notice, "local_rank")
         is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
+        if facts.job.rank_space != "global" and facts.job.processes > len(facts.job.ranks_seen):
+            ranks = []  # they are those of its communicators, which others have as well
         ranks = ranks or list(event.ranks) or ([local] if is_absent else [])
     return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
 
