@@ -726,7 +726,7 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
         return Silence(aborted, [], has_aborted=True)
     if left := _find_early_leavers(facts, echoes):
         return Silence(left, [], has_left=True)
-    # Several runs in a log may have a rank 0 on different hosts.
+    # Several communicators may have a rank 0 on different hosts.
     finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
     ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
     present = _present(facts, echoes)
@@ -765,17 +765,23 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
 
 
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
-    """Return the processes that ended a communicator in order in which another member lost a connection.
+    """Return the processes that ended a communicator in order of which all other members lost a connection in a call.
 
-    They made fewer calls than that one. Where most left, one made more.
+    They made fewer calls than those. Where most left, one made more. An exception, or an end of the communicator on
+    the other side as well, explains more.
     """
+    if not facts.with_role("watchdog-status") or exceptions.exceptions_of(facts).traces:
+        return []
     lost = {process for notice in echoes for process in notice.processes}
+    ending = {process for notice in facts.notices("nccl/comm-start-28") for process in notice.processes}
     left: set[Process] = set()
     works: set[Process] = set()  # in any communicator
     for comm in facts.job.communicators:
         gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
         still = {begin.process for begin in comm.begins} - gone
-        left |= gone if still & lost and 2 * len(gone) <= comm.nranks else set()
+        is_whole = len(comm.begins) == comm.nranks
+        if is_whole and still and still <= lost - ending and 2 * len(gone) <= comm.nranks:
+            left |= gone
         works |= still
     left -= works | lost
     return [last for last in facts.job.last_lines if last.process in left and last.ranks]

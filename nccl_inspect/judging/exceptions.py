@@ -360,8 +360,13 @@ def _printers(facts: Facts) -> dict[str, set[str]]:
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
-    """Return whether all communicators started after a statement, and all their ranks in the log are initialized."""
-    return _is_up(facts) and _precedes(facts, notice, _begins(facts))
+    """Return whether all communicators started after a statement, and all their ranks are initialized."""
+    return _is_up(facts) and is_above_communicators(facts, notice)
+
+
+def is_above_communicators(facts: Facts, notice: Notice) -> bool:
+    """Return whether all communicators started after a statement."""
+    return _precedes(facts, notice, _begins(facts))
 
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
@@ -381,7 +386,7 @@ def _precedes(facts: Facts, notice: Notice, begins: Mapping[str, int]) -> bool:
 @once
 def _is_up(facts: Facts) -> bool:
     comms = facts.job.communicators
-    return bool(comms) and all(comm.completed and len(comm.completed) >= len(comm.started) for comm in comms)
+    return bool(comms) and all(len(comm.completed) >= comm.nranks for comm in comms)
 
 
 @once

@@ -524,10 +524,12 @@ class Division:
 
     Args:
         gathered: the processes of the fold; each life that has a host has one claim.
+        newest: of runs of one job the one that has all that follows its beginning, and the sources without a
+            process: hosts and small pids come again.
     """
 
-    def __init__(self, fold: Fold, gathered: Gathered, claims: Sequence[Claim]) -> None:
-        self._fold, self._gathered, self._claims = fold, gathered, claims
+    def __init__(self, fold: Fold, gathered: Gathered, claims: Sequence[Claim], newest: int | None = None) -> None:
+        self._fold, self._gathered, self._claims, self._newest = fold, gathered, claims, newest
         self._numbered = fold.sources_by_number
         self._of_process = {process: job for job, claim in enumerate(claims) for process in claim.processes}
         self._of_source = {source: job for job, claim in enumerate(claims) for source in claim.sources}
@@ -616,6 +618,10 @@ class Division:
         if number in self._of_source:
             return self._of_source[number]
         marks = self._landmarks.get(number)
+        if (newest := self._newest) is not None:
+            others = max((last for job, last in marks.last.items() if job != newest), default=-1) if marks else -1
+            if marks is None or max(marks.first.get(newest, place + 1), others + 1) <= place:
+                return newest
         if marks and len(marks.last) == 1 and self._lacking.issuperset(marks.last):
             return marks.owner(place, is_end)
         for words, owners in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
@@ -826,10 +832,11 @@ def runs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
     over = {process for run in earlier for process in run.processes}
     claims = [*(Claim(run.processes) for run in earlier), Claim({life.process for life in gathered.living} - over)]
     names = [*(_describe_run(fold, run) for run in earlier), ""]
-    return dict(zip(names, Division(fold, gathered, claims).shares(), strict=True))
+    return dict(zip(names, Division(fold, gathered, claims, len(earlier)).shares(), strict=True))
 
 
 def _describe_run(fold: Fold, run: Part) -> str:
+    """Return how many processes a run has, and where it stands."""
     begin_name, first, _ = fold.where(run.begin)
     end_name, last, _ = fold.where(run.end)
     lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"

@@ -218,7 +218,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         notes: dict[object, Note] = {}
         for key, whole in log.notes.items():
             went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
-            if note := cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
+            if note := _cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
                 notes[key] = note
         lives.append(
             ProcessLog(
@@ -270,7 +270,7 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
     return False
 
 
-def cut_note(note: Note, begin: int, end: int) -> Note | None:
+def _cut_note(note: Note, begin: int, end: int) -> Note | None:
     """Return a statement as far as it was made between two places; None if it was not, by its first and last."""
     if note.last < begin or note.place >= end:
         return None

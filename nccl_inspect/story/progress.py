@@ -240,14 +240,14 @@ class Table:
             if not named or self._unseen or self._find_late_reporters(still):
                 continue
             line = self._line(still, set())
-            is_elsewhere = still.kind == artifacts.MISSING and not still.unknown and named.isdisjoint(self._reporting)
-            if is_elsewhere and came and len(named) >= 2 * len(came):
+            told = {one.rank for one in statuses(self.facts) if one.enqueued is not None} - self._reporting
+            if still.kind == artifacts.MISSING and named <= told and came and len(named) >= 2 * len(came):
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
-                    f"only {ranks_word(came)} called {call}, and {ranks_word(named)} never did: "
-                    f"{'it' if len(came) == 1 else 'they'} left out what the others call first, or calls more"
+                    f"only {ranks_word(came)} called {call}, and {ranks_word(named)} never did: the few left out what "
+                    f"the others call first, or call more, or all the others are held up"
                 )
-                return blame("call-unfinished", came, text, line, layer=Layer.WAIT)
+                return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             if len(named) > max(1, len(came)):
                 continue
             elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
@@ -452,9 +452,13 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
-        gave_up = {self.actors.rank_in_line(notice.message) for notice in job.notices if _waited_for_id(notice)}
+        waits_for_id = [notice for notice in job.notices if _waited_for_id(notice)]
+        gave_up = {self.actors.rank_in_line(notice.message) for notice in waits_for_id}
         first = {self.actors.actor_by_process(begin.process) for begin in most if begin.member == 0}
-        if first and gave_up and idle <= gave_up:
+        is_of_world = all("/default_pg/" in notice.message for notice in waits_for_id)
+        if None in gave_up:
+            return  # nobody knows whose words these are: it may be the idle ones that waited
+        if first and idle == gave_up and is_of_world and len(most) + len(idle) == self.actors.world:
             others = name_of(idle)
             text = f"{name_of(first)} began to build a communicator after {others} had given up waiting for it"
             yield blame("never-began", first, text, line)
