@@ -622,6 +622,9 @@ class Division:
             others = max((last for job, last in marks.last.items() if job != newest), default=-1) if marks else -1
             if marks is None or max(marks.first.get(newest, place + 1), others + 1) <= place:
                 return newest
+            pids = _PID.findall(text)
+            if newest not in marks.first and others < place and pids and self._pids.keys().isdisjoint(pids):
+                return newest  # it did not come to a line of NCCL there
         if marks and len(marks.last) == 1 and self._lacking.issuperset(marks.last):
             return marks.owner(place, is_end)
         for words, owners in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
