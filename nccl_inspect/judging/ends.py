@@ -13,7 +13,7 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface, ProcessEnded
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace, absent_ranks
-from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes, shares_ranks
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, message_of, report_of, value
 from nccl_inspect.model.evidence import Evidence
@@ -219,7 +219,12 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
 
 
 def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
-    """Return the exception with which a process reports that it did not get the id of a communicator from rank 0."""
+    """Return the exception with which a process reports that it did not get the id of a communicator from rank 0.
+
+    Without a label it names a rank of its group, which is one of the job where no communicator came about before.
+    """
+    if facts.job.communicators:
+        return None
     for notice in filter(is_unlabelled, facts.with_role("store-failed")):
         if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
             return RaisedException(notice.message, notice.evidence[0], notice)
@@ -227,7 +232,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
 
 
 def is_unlabelled(notice: Notice) -> bool:
-    """Return whether an exception names its rank of the world, and no label does: PyTorch makes the first group."""
+    """Return whether an exception of PyTorch names a rank of its group, and no label in front a rank of the job."""
     return message_of(notice).startswith("torch.distributed.DistBackendError: [")
 
 
@@ -302,8 +307,7 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         ranks, host = _look_up_pid(facts, pid)
         local = value(notice, "local_rank")
         is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
-        if facts.job.rank_space != "global" and facts.job.processes > len(facts.job.ranks_seen):
-            ranks = []  # they are those of its communicators, which others have as well
+        ranks = [] if shares_ranks(facts.job) else ranks  # else a report may know which rank of the job it is
         ranks = ranks or list(event.ranks) or ([local] if is_absent else [])
     return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
 
@@ -767,20 +771,20 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
     """Return the processes that ended a communicator in order of which all other members lost a connection in a call.
 
-    They made fewer calls than those. Where most left, one made more. An exception, or an end of the communicator on
-    the other side as well, explains more.
+    They made fewer calls than those. Where most left, one made more; an exception explains more.
     """
-    if not facts.with_role("watchdog-status") or exceptions.exceptions_of(facts).traces:
+    raised = exceptions.exceptions_of(facts)
+    if raised.traces or raised.loose or not facts.with_role("watchdog-status"):
         return []
     lost = {process for notice in echoes for process in notice.processes}
-    ending = {process for notice in facts.notices("nccl/comm-start-28") for process in notice.processes}
+    lost -= {process for notice in facts.notices("nccl/comm-end-steps") for process in notice.processes}
     left: set[Process] = set()
     works: set[Process] = set()  # in any communicator
     for comm in facts.job.communicators:
         gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
         still = {begin.process for begin in comm.begins} - gone
         is_whole = len(comm.begins) == comm.nranks
-        if is_whole and still and still <= lost - ending and 2 * len(gone) <= comm.nranks:
+        if is_whole and still and still <= lost and 2 * len(gone) <= comm.nranks:
             left |= gone
         works |= still
     left -= works | lost

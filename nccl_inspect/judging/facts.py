@@ -271,6 +271,11 @@ def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
     return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
 
 
+def shares_ranks(job: Job) -> bool:
+    """Return whether several processes have the same rank, each in its own communicator."""
+    return job.rank_space == "communicator" and job.processes > len(job.ranks_seen)
+
+
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """Return the ranks that made a statement; where no line of its process names one, the rank in front of it."""
     ranks = (notice.ranks or (rank_prefix(notice),) for notice in notices)

@@ -828,7 +828,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
 
 
 def runs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
-    """Return the runs of one job by what they are in words, the newest last; one where it was not started again."""
+    """Return the runs of one job, each by a description of it; the newest is last, and has none."""
     earlier = find_earlier_runs(gathered.communicators, gathered.everything)
     if not earlier:
         return {"": fold}

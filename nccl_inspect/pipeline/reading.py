@@ -351,25 +351,30 @@ def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Ca
 
 
 def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: Gathered | None = None) -> Job:
-    """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
+    """Return one job: its newest run with the verdicts on those before, or an earlier run that is wanted.
+
+    Raises:
+        NcclInspectError: there is no such run.
+    """
     gathered = gathered or Gathered.gather(share)
-    if run is None:
-        job = judge(share, gathered)
-        if job.earlier_runs:
-            most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one) for one in [*runs_of(share, gathered).values()][-1 - most : -1]]
-            job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
-            results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
-            for entry in results.values():
-                entry.what += ", in an earlier run"
-            own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
-            job.bandwidth = [*results.values(), *own]
-        return job
-    runs = [*runs_of(share, gathered).values()]
-    if not 1 <= run <= len(runs):
-        some = count(len(runs), "run")
-        raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1])
+    if run is not None:
+        runs = [*runs_of(share, gathered).values()]
+        if not 1 <= run <= len(runs):
+            some = count(len(runs), "run")
+            raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
+        if run < len(runs):
+            return judge(runs[run - 1])
+    job = judge(share, gathered)
+    if job.earlier_runs:
+        most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
+        earlier = [judge(one) for one in [*runs_of(share, gathered).values()][-1 - most : -1]]
+        job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
+        results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
+        for entry in results.values():
+            entry.what += ", in an earlier run"
+        own = [entry for entry in job.bandwidth if not (entry.reason and entry.line in results)]
+        job.bandwidth = [*results.values(), *own]
+    return job
 
 
 def _standing(number: int, share: Fold, job: Job) -> Standing:

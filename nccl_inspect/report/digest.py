@@ -16,6 +16,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprits, remedies
+from nccl_inspect.judging.facts import shares_ranks
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.statements import is_error, is_propagated_error, notices_shown, rank_prefix
 from nccl_inspect.model.evidence import Evidence
@@ -706,7 +707,7 @@ def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str
     if places and len(places) <= _MOST_PLACES:
         return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
-    if job.rank_space == "communicator" and job.processes > len(job.ranks_seen):  # several have the same rank
+    if shares_ranks(job):
         ranks, places = [], []
     if all(place.host for place in places):
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])

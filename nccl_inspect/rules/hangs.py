@@ -697,11 +697,10 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
     if watchdog.waits(facts):
         yield _find_timeout(facts)
         return
-    signals = [notice for notice in facts.with_role("watchdog-dump") if "timeout" in notice.message]
     # torchrun keeps its store: a rank that it started again, and that has not called anything, finds an old signal.
-    unbegun = {id(one.notice) for one in watchdog.statuses(facts) if one.enqueued in (None, -1)}
-    old = [one for one in signals if id(one) in unbegun and exceptions.is_above_communicators(facts, one)]
-    signals = [notice for notice in signals if notice not in old]
+    idle = [one.notice for one in watchdog.statuses(facts) if one.enqueued == -1]
+    old = {id(notice) for notice in idle if exceptions.is_above_communicators(facts, notice)}
+    signals = [one for one in facts.with_role("watchdog-dump") if "timeout" in one.message and id(one) not in old]
     if signals:  # only the dump signals on other ranks report it
         own = [notice for notice in signals if value(notice, "__self") is not None]
         origins = {value(notice, "origin_rank") for notice in signals if notice not in own} - {None}

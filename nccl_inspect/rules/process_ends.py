@@ -68,7 +68,9 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
         if silenced and set(silenced.ranks or ()) == ranks:
             return silenced
         # NCCL's lines may only show ranks of communicators: the story knows those of the job.
-        if silenced and facts.job.rank_space != "global" and [*(silenced.hosts or ())] == account.hosts:
+        here = [last for last in facts.job.last_lines if last.process.host in account.hosts]
+        is_same = silenced is not None and set(silenced.hosts or ()) == set(account.hosts) and len(here) == len(ranks)
+        if silenced and is_same and facts.job.rank_space != "global":
             return silenced.with_fields(ranks=sorted(ranks), named={**silenced.named, "gone": ranks})
     elif own:
         return _find_departed(facts, own, []).with_fields(ranks=sorted(ranks))

@@ -240,8 +240,10 @@ class Table:
             if not named or self._unseen or self._find_late_reporters(still):
                 continue
             line = self._line(still, set())
-            told = {one.rank for one in statuses(self.facts) if one.enqueued is not None} - self._reporting
-            if still.kind == artifacts.MISSING and named <= told and came and len(named) >= 2 * len(came):
+            # They say how far they came, and report no wait of their own.
+            idle = {one.rank for one in statuses(self.facts) if one.enqueued is not None} - self._standing
+            idle -= {wait.rank for wait in waits(self.facts)}
+            if still.kind == artifacts.MISSING and named <= idle and came and len(named) >= 2 * len(came):
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
                     f"only {ranks_word(came)} called {call}, and {ranks_word(named)} never did: the few left out what "
@@ -299,11 +301,6 @@ class Table:
         standing = {wait.rank for wait in self._waits if wait.rank is not None}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
-
-    @cached_property
-    def _reporting(self) -> set[int]:
-        """Return the ranks that report any wait of their own, late ones as well."""
-        return self._standing | {wait.rank for wait in waits(self.facts) if wait.rank is not None}
 
     @cached_property
     def _late_reporters(self) -> set[int]:
@@ -464,6 +461,8 @@ class Table:
             yield blame("never-began", first, text, line)
             return
         idle -= gave_up
+        if not idle:
+            return  # they wait for the id of another group
         waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield blame("never-began", idle, text, line)

@@ -311,6 +311,17 @@ def test_what_a_program_prints_below_the_last_line_of_a_run_is_of_that_run(below
     assert not nccl_inspect.read(log, run=2).findings
 
 
+def test_the_newest_run_is_the_same_by_its_number() -> None:
+    """What is told of it does not depend on whether somebody asks for it, as a success of its own does."""
+    wrong = []
+    for name in ("faults/restarted-nodes", "faults/restarted.log.gz", "measured-4/shm/nccl_tests.log.xz"):
+        log = sample_data.FOLDER / name
+        job = nccl_inspect.read(log)
+        numbered = nccl_inspect.read(log, run=len(job.earlier_runs) + 1)
+        wrong += [name] * (not job.earlier_runs or job.to_dict() != numbered.to_dict())
+    assert not wrong
+
+
 def test_a_process_without_a_communicator_is_of_a_job(tmp_path: Path) -> None:
     """It prints between two jobs, or in a file beside theirs, and nothing that it says is lost."""
     logs = [b"".join(small(number)) for number in range(2)]
