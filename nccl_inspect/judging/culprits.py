@@ -478,6 +478,7 @@ def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
         if (values[setting.name] > 1 or _STEERS.fullmatch(setting.name))
         and values[setting.name] <= 3  # one with more differs by design, such as one that names each host's interface
         and not (setting.name.endswith("_DISABLE") and setting.value == "0")
+        and setting.name != "NCCL_HOSTID"  # another name of the host
         for rank in setting.ranks or ()
     ]
     drivers = [(int(getattr(one.event, "cuda_version", 0)), one.ranks) for one in facts.with_event(events.CudaDriver)]

@@ -282,22 +282,31 @@ def _cut_note(note: Note, begin: int, end: int) -> Note | None:
 def raised_by(
     sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
 ) -> dict[tuple[str, int], int]:
-    """Return the ranks of labelled exceptions, by source and number of the line.
+    """Return the ranks of exceptions without a rank of their own, by source and number of the line.
 
-    They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
+    With a label they are those of the processes of which NCCL's lines have the same: a task of srun may have launched
+    several. Without one they are those of the only process that prints to their source.
     """
     labelled: dict[tuple[int, int], set[int]] = {}
+    printers: dict[int, dict[Process, bool]] = {}
+    """Of each source those that print to it, and whether they came to their end in order."""
     for process in processes:
-        log = process.log
+        log, ends = process.log, [member.ended for member in process.members]
+        is_done = bool(ends) and all(end is not None and getattr(end.event, "how", "") != "Abort" for end in ends)
+        first, last = source_and_line(log.first)[0], source_and_line(log.last)[0]
         if log.opening.rank is not None:
-            key = source_and_line(log.first)[0], log.opening.rank
-            labelled.setdefault(key, set()).update(ranks.get(log.process, ()))
-    return {
-        (source.name, exception.number): next(iter(candidates))
-        for index, source in sources.items()
-        for exception in source.raised
-        if exception.rank is not None and len(candidates := labelled.get((index, exception.rank), set())) == 1
-    }
+            labelled.setdefault((first, log.opening.rank), set()).update(ranks.get(log.process, ()))
+        for number in (first, last):
+            printers.setdefault(number, {})[log.process] = is_done
+    found: dict[tuple[str, int], int] = {}
+    for number, source in sources.items():
+        here = printers.get(number, {})
+        alone = {rank for process in here for rank in ranks.get(process, ()) if list(here.values()) == [False]}
+        for exception in source.raised:
+            candidates = alone if exception.rank is None else labelled.get((number, exception.rank), set())
+            if len(candidates) == 1:
+                found[source.name, exception.number] = next(iter(candidates))
+    return found
 
 
 _FIRST = 0  # the CUDA device of a process that sees one GPU

@@ -140,7 +140,8 @@ def before(one: Incident, other: Incident) -> bool | None:
     if one.line and other.line and one.line.source == other.line.source and one.block == other.block:
         return one.line.order < other.line.order
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
-        return times[0] < times[1]
+        is_fine = bool(times[0] % 1 and times[1] % 1)  # else one of them is known to the second
+        return times[0] < times[1] if is_fine or int(times[0]) != int(times[1]) else None
     return None
 
 
@@ -302,7 +303,10 @@ class Edges:
             return
         # The scheduler says that it lost a node only after other nodes lost it, too.
         event = first_out.notice.event if first_out.notice else None
-        if before(first_out, foreign) is True or job_failure.reason(event) == job_failure.NODE_FAILURE:
+        is_first = before(first_out, foreign)
+        if foreign.layer == Layer.LOSS and not first_out.is_launchers_signal and first_out.time and foreign.time:
+            is_first = is_first is not False  # in the same second: nobody answers a loss so fast
+        if is_first or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
 
     def _explain_signal(
@@ -359,7 +363,11 @@ class Edges:
         for root in self.roots if settings else ():
             is_absent = bool(root.peers) and not any(map(self._actors.find_process, root.peers))  # no setting does that
             classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" and not is_absent else ""}
-            if root in settings or root.kind in COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
+            if root.notice is not None and "size-mismatch" in root.notice.roles:  # a transport found it, not the calls
+                classes = {"sizes"}
+            elif root.kind in COMPARED:
+                continue
+            if root in settings or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [
                 one

@@ -136,6 +136,8 @@ class Collector:
             layer = Layer.PROGRAM if _compares_calls(notice) else self._layer(notice, finding)
             if layer == Layer.NONE or notice.production == "torch/rank-traceback":  # of :meth:`_collect_exceptions`
                 continue
+            if layer == Layer.LOSS and all(exceptions.is_over_below(self.facts, line) for line in notice.evidence):
+                continue  # all left in order afterwards
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule

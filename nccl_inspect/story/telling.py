@@ -269,8 +269,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     late = [one for one in edges.roots if one.lags]
     foreign = (one for one in edges.incidents if one.is_foreign and all(cause in late for cause in one.because))
     losses = [one for one in foreign if one.kind not in TWO_SIDED]
-    if not losses or any(one.finding for one in losses):
-        return None  # of the progress table, or of the network
+    if not losses or any(one.finding and (one.finding.ranks or one.finding.hosts) for one in losses):
+        return None  # of the progress table, or of the network: it names somebody
     if any(not (one.is_foreign or one.is_condition or one.lags) for one in edges.roots):
         return None
     first = first_of(losses)
@@ -283,15 +283,15 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     gone = {actors.actor_by_process(last.process) for last in silence.gone}
     said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}
-    who = gone or named or {rank for rank in silence.candidates if any(rank in one.peers for one in late)}
+    absent: set[Actor] = set(absent_ranks(facts))
+    who = absent or gone or named or {rank for rank in silence.candidates if any(rank in one.peers for one in late)}
     if not who or len(who) * 2 > max(len(actors.everyone), len(facts.job.last_lines)):
         return None
     if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
         return None  # others lag as well, and their output is there
-    is_silent = not absent_ranks(facts)
     how = "@ABORTED" if silence.has_aborted else "@LEFT" if silence.has_left else "@SILENT"
-    how = how if is_silent else "@ABSENT"
-    last = silence.gone[0].evidence if is_silent and len(silence.gone) == len(who) == 1 else None
+    how = "@ABSENT" if absent else how
+    last = silence.gone[0].evidence if not absent and len(silence.gone) == len(who) == 1 else None
     return Incident(
         "fell-silent",
         Layer.END,
