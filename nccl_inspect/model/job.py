@@ -108,6 +108,8 @@ class CommunicatorInfo(Deferring):
     """Where ranks contradict each other on rings and trees, in words."""
     layout: LayoutLines = field(default_factory=LayoutLines, compare=False)
     """The lines that print its channels, rings and trees."""
+    reused_id: str = ""
+    """The id that it is built with, where processes of an earlier run built one with the same."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     begins: list[inventory.Begin] = field(default_factory=list, compare=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -45,7 +45,9 @@ def resolve(fold: Fold, gathered: Gathered | None = None) -> Job:
     *earlier, newest = runs_of(fold, gathered).items()
     if not earlier:
         return _Builder(fold, gathered).job()
-    job = _Builder(newest[1], Gathered.gather(newest[1])).job()
+    steps = (step for _, share in earlier for log in share.processes.values() for step in log.steps)
+    ids = {getattr(step.event, "comm_id", None) for step in steps}
+    job = _Builder(newest[1], Gathered.gather(newest[1]), ids).job()
     job.earlier_runs, job.sources = [place for place, _ in earlier], _list_sources(fold, gathered)
     return job
 
@@ -65,8 +67,8 @@ _TORN_PER_PIECE = 4  # torn lines among which at most one still reads as a conne
 
 
 class _Builder:
-    def __init__(self, fold: Fold, gathered: Gathered) -> None:
-        self._fold, self._gathered = fold, gathered
+    def __init__(self, fold: Fold, gathered: Gathered, earlier_ids: Collection[str | None] = ()) -> None:
+        self._fold, self._gathered, self._earlier_ids = fold, gathered, {*earlier_ids} - {None}
         self.quotes = Quotes(fold.where)
         self._quote_step = self.quotes.step
         self._shared: dict[tuple[object, ...], list[Any]] = {}
@@ -308,6 +310,7 @@ class _Builder:
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         layout, share = self.layouts.find_layout(comm), self._share
+        reused = (member.init.comm_id for member in present if member.init.comm_id in self._earlier_ids)
         info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -330,6 +333,7 @@ class _Builder:
             connected=share(rings_and_trees.connected_ranks(comm)),
             unconnected=share(rings_and_trees.unconnected_ranks(comm)),
             ended=share([member.rank for member in by_rank if member.ended]),
+            reused_id=next(reused, None) or "",
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),

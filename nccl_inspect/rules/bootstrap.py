@@ -250,6 +250,20 @@ def _find_frames(facts: Facts) -> list[Notice]:
     return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
 
 
+def communicator_id_stale(facts: Facts) -> Iterator[Hit]:
+    """Find ranks that build a communicator with the id of an earlier run, which nobody answers any more."""
+    if facts.settings("NCCL_COMM_ID"):
+        return  # the same in all runs
+    size = max((comm.nranks for comm in facts.job.communicators), default=0)
+    comms = [comm for comm in facts.job.communicators if comm.nranks == size and not comm.parent]
+    others = {rank for comm in comms if not comm.reused_id for rank in comm.started}
+    for comm in comms:
+        if comm.reused_id and not comm.completed:
+            others_word = ranks_word(others) if others else ""
+            named = {"who": ranks_word(comm.started), "id": comm.reused_id, "others": others_word}
+            yield Hit(named=named, ranks=comm.started, evidence=comm.evidence)
+
+
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
