@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.grammar import notation
-from nccl_inspect.grammar.layers import Layer, layer_of
-from nccl_inspect.grammar.notation import Shape, Value
+from nccl_inspect.grammar.layers import BY_NAME, Layer, list_roles
+from nccl_inspect.grammar.notation import Field, Literal, Shape, Value
 from nccl_inspect.util.records import Frozen, slots
 from nccl_inspect.util.text import decode, encode
 
@@ -23,6 +23,9 @@ _TRIES = 1000  # number of non-matching messages after which compiling the patte
 
 
 Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
+_OF_EVENT = {"CollectiveTimeout": Layer.WAIT, "ErrorCascade": Layer.CALL, "ProcessEnded": Layer.END}
+_OF_ECHO = {"nccl": Layer.LOSS, "torch": Layer.NONE, "launchers": Layer.LAUNCHER}
+"""By dialect the layer of what only repeats a failure (``tone=echo``)."""
 
 
 class Details(Frozen):
@@ -112,9 +115,15 @@ class Production:
 
     @property
     def layer(self) -> Layer:
-        """Return how near to a cause the line is."""
-        tone = self.constants.get("tone", "")
-        return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
+        """Return how near to a cause the line is: as the file says, else by its event, its roles and its tone."""
+        if self.details.layer:
+            return BY_NAME[self.details.layer]
+        if self.event in _OF_EVENT:
+            return _OF_EVENT[self.event]
+        for name, (_, layer) in list_roles().items() if self.roles else ():
+            if layer is not None and name in self.roles:
+                return layer
+        return _OF_ECHO.get(self.dialect, Layer.NONE) if self.constants.get("tone") == "echo" else Layer.RESOURCE
 
     @cached_property
     def needle(self) -> bytes:
@@ -133,8 +142,11 @@ class Production:
     @cached_property
     def _beginnings(self) -> tuple[int, tuple[bytes, ...]]:
         """Return the place of a word that may be anything, else 0, and beginnings, or those of the rest after it."""
-        lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
-        return len(lead.encode()), tuple(text.encode() for text in notation.leads(nodes, limit=256))
+        place, nodes = 0, self.nodes
+        match nodes:  # a program's own time stamp is such a word
+            case Literal(lead), Field(_, "w"), Literal(after), *rest if " " in after:
+                place, nodes = len(lead.encode()), (Literal(after.partition(" ")[2]), *rest)
+        return place, tuple(text.encode() for text in notation.leads(nodes, limit=256))
 
     def may_fit(self, message: bytes) -> bool:
         """Return whether literals and beginning match: cheaper than compiling the shape."""
