@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect, Collective, Event, ProcessEnded
+from nccl_inspect.event.types import ChannelConnect, Event, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
@@ -135,13 +135,6 @@ class Tally(Record):
     last: int
 
 
-def count_call(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
-    """Count one call."""
-    root = call.root if call.func in ROOTED else None
-    key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
-    add_calls(tallies, {key: Tally(1, call.count, call.count, call.count, place, place)})
-
-
 def add_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally]) -> None:
     """Take in what the same process called later."""
     for key, tally in later.items():
@@ -189,7 +182,7 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """Return the place of its last edge."""
-        return max(edge.place for edge in self.edges.values())
+        return self.final.place
 
     @property
     def final(self) -> Edge:
@@ -645,8 +638,11 @@ class Fold:
         elif how == REFUSED:
             self._refuse(place)
         elif how == CALL:
-            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
-            count_call(log.calls, place, text.parsed.event)
+            call = text.parsed.event if text.parsed else None
+            assert isinstance(call, events.Collective)
+            root = call.root if call.func in ROOTED else None
+            key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
+            add_calls(log.calls, {key: Tally(1, call.count, call.count, call.count, place, place)})
 
     def _note(
         self, log: ProcessLog, place: int, printed: Origin | Late, text: Text, last: int = 0, count: int = 1

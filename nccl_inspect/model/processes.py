@@ -94,7 +94,13 @@ def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Co
     logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
     processes = [communicator.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
-    if refused := _find_refused(communicators, steps):
+    refused: dict[Process, dict[str, int]] = {}  # pointers of those with more ranks that no line names than is believed
+    room = _BELIEVED + steps * _PER_STEP
+    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
+        room -= comm.nranks - len(comm.members)
+        for member in comm.members.values() if room < 0 else ():
+            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
+    if refused:
         processes = [communicator.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
@@ -118,17 +124,6 @@ def _beyond(logs: Sequence[ProcessLog]) -> dict[Process, dict[str, int]]:
             if comm_id in gone:
                 beyond.setdefault(process, {}).setdefault(comm, place)
     return beyond
-
-
-def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
-    """Return the pointers of communicators with more ranks that no line names than a log of that size is believed."""
-    refused: dict[Process, dict[str, int]] = {}
-    room = _BELIEVED + steps * _PER_STEP
-    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
-        room -= comm.nranks - len(comm.members)
-        for member in comm.members.values() if room < 0 else ():
-            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
-    return refused
 
 
 def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:

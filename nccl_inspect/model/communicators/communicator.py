@@ -324,14 +324,6 @@ def read_claims(event: events.ChannelConnect) -> Claims:
     return Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
 
 
-def claims(member: Member) -> dict[int, list[Claims]]:
-    """Return what the connections that a member made inside its START and COMPLETE say of its neighbours."""
-    made = (read_claims(edge.event) for burst in member.bursts for edge in burst.edges.values())
-    return group_values(
-        (claim.other, claim) for claim in made if claim.other is not None and claim.other != member.rank
-    )
-
-
 class Joiner:
     """Puts members of one size together.
 
@@ -341,7 +333,13 @@ class Joiner:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._claims = {id(member): claims(member) for member in members}
+        self._claims: dict[int, dict[int, list[Claims]]] = {}
+        """By member what the connections that it made inside its START and COMPLETE say of its neighbours."""
+        for member in members:
+            made = (read_claims(edge.event) for burst in member.bursts for edge in burst.edges.values())
+            self._claims[id(member)] = group_values(
+                (claim.other, claim) for claim in made if claim.other is not None and claim.other != member.rank
+            )
 
     def groups(self) -> list[list[Member]]:
         """Return the members of each communicator, or of each piece of one."""

@@ -210,27 +210,22 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
         if len(orders) > 1:
             rings.append(Contradiction(channel, tuple(orders.values()), RINGS))
     torn: list[Contradiction] = []
-    for tree, channels in printed:
-        links = _list_torn(tree)
-        torn += [Contradiction(channel, ranks, below) for ranks, below in links for channel in channels]
+    for tree, channels in printed:  # the links that only one of their ranks prints: first the rank that does
+        of_rank = {rank: links for rank, links in tree if rank == links[-2]}
+        above = [
+            (rank, links[-1])
+            for rank, links in of_rank.items()
+            if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
+        ]
+        below = {
+            (rank, child)
+            for rank, links in of_rank.items()
+            for child in links[:-2]
+            if child in of_rank and of_rank[child][-1] != rank
+        }
+        for what, found in ((_ABOVE, above), (_BELOW, below)):
+            torn += [Contradiction(channel, link, what) for link in sorted(found) for channel in channels]
     return [*rings, *sorted(torn, key=itemgetter(0))]
-
-
-def _list_torn(tree: Tree) -> list[tuple[tuple[int, int], str]]:
-    """Return the links that only one of their ranks prints: first the rank that does, then the other, and the place."""
-    of_rank = {rank: links for rank, links in tree if rank == links[-2]}
-    above = [
-        (rank, links[-1])
-        for rank, links in of_rank.items()
-        if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
-    ]
-    below = {
-        (rank, child)
-        for rank, links in of_rank.items()
-        for child in links[:-2]
-        if child in of_rank and of_rank[child][-1] != rank
-    }
-    return [*((link, _ABOVE) for link in sorted(above)), *((link, _BELOW) for link in sorted(below))]
 
 
 def connected_ranks(comm: Communicator) -> list[int]:
@@ -286,8 +281,8 @@ class Lifetimes:
     """The stages of communicators."""
 
     def __init__(self, statements: Iterable[Statement]) -> None:
-        self._lines = by_process(statement for statement in statements if is_timing(statement.event))
-        self._timings: dict[Process, _Timings] = {}
+        self._timings = by_process(statement for statement in statements if is_timing(statement.event))
+        self._completed: dict[Process, list[int]] = {}  # where each process completed communicators
 
     def stages(self, comm: Communicator) -> list[Stage]:
         """Return the stages that some rank reached, in their order."""
@@ -328,32 +323,22 @@ class Lifetimes:
         ]
 
     def _find(self, member: Member) -> Iterator[Note]:
-        log = member.log
-        if log.process not in self._timings:
-            self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
-        return self._timings[log.process].find_timings(member)
-
-
-class _Timings:
-    """Holds what a process says of the time that its initialisations took."""
-
-    def __init__(self, log: ProcessLog, timings: list[Note]) -> None:
-        self._timings = timings
-        self._places = list(map(_PLACE, timings))
-        steps = [step for step in log.steps if isinstance(step, Step)] if timings else []
-        self._completed = sorted(
-            [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
-        )
-
-    def find_timings(self, member: Member) -> Iterator[Note]:
         """Yield the lines from COMPLETE to that of another communicator, or for its bootstrap before COMPLETE."""
-        done = member.completed
-        if done is None or not self._timings:
+        log, done = member.log, member.completed
+        timings = self._timings.get(log.process)
+        if done is None or not timings:
             return
-        begin = bisect_right(self._places, member.started.place if member.started else done.place)
-        after = bisect_right(self._completed, done.place)
-        end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
-        for timing in self._timings[begin:end]:
+        if log.process not in self._completed:
+            self._completed[log.process] = sorted(
+                step.place
+                for step in log.steps
+                if isinstance(step.event, events.CommInit) and step.event.phase == "COMPLETE"
+            )
+        completed = self._completed[log.process]
+        begin = bisect_right(timings, member.started.place if member.started else done.place, key=_PLACE)
+        after = bisect_right(completed, done.place)
+        end = bisect_right(timings, completed[after], key=_PLACE) if after < len(completed) else None
+        for timing in timings[begin:end]:
             event = timing.event
             if timing.printed.tid != done.printed.tid:
                 continue
