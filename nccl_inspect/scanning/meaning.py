@@ -33,14 +33,16 @@ _OF_SAMPLE = 0.5  # what a word counts that only samples have: a field may hold 
 
 def similar_message(text: str, grammar: Grammar) -> Meaning | None:
     """Return the known message that has most of the words of a text, without fields; None when none is near."""
-    level, message = without_prefix(text)
+    line = encode(text.strip("\r\n"))
+    level, _, rest = parts[1].partition(b" ") if (parts := _split_line(line)) else (b"", b"", line)
+    message = decode(rest)
     production = _with_words(message, grammar)
     if production is None:
         return None
     sample = max(
         production.samples, key=lambda candidate: SequenceMatcher(None, candidate, message).ratio(), default=""
     )
-    return Meaning(production, None, level, message, [], sample)
+    return Meaning(production, None, decode(level) or None, message, [], sample)
 
 
 def _with_words(message: str, grammar: Grammar) -> Production | None:
@@ -206,16 +208,6 @@ def _split_line(line: bytes) -> tuple[bytes, bytes] | None:
     """Return a line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
     rest = prefix.read_unprefixed(line)
     return prefix.split(line) if rest is None else (b"", rest)
-
-
-def without_prefix(text: str) -> tuple[str | None, str]:
-    """Return the level of a line, if it has one, and its message."""
-    line = encode(text.strip("\r\n"))
-    parts = _split_line(line)
-    if parts is None:
-        return None, decode(line)
-    level, _, message = parts[1].partition(b" ")
-    return decode(level), decode(message)
 
 
 def releases(production: Production) -> str:
