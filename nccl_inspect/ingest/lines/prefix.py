@@ -221,8 +221,7 @@ def pieces(line: bytes, origin: Origin) -> list[bytes]:
 
 def read_unprefixed(line: bytes) -> bytes | None:
     """Return level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
-    match = _ALONE.match(line)
-    return line[5:] if match else None
+    return line[5:] if _ALONE.match(line) else None
 
 
 _ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
