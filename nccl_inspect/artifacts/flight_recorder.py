@@ -249,13 +249,18 @@ def _take_entries(dump: Dump, entries: list[dict[str, Any]], status: Mapping[str
         # Most calls are alike but for their numbers.
         key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
         if key not in kinds:
-            own, desc = _group_of(entry)
+            own, desc = _text(get("pg_id", get("pg_name", ""))), ""  # until version 2.1 there is only the number
+            if isinstance(named, list | tuple) and len(named) == 2:
+                own, desc = map(_text, named)
             dump.groups.setdefault(own, Group(own, desc, ()))
             names.setdefault(_text(get("pg_id")), own)
             ends = direction(_text(name))
             kinds[key] = own, ends, (own, frozenset(ends or ()))
         group, peers, lane = kinds[key]
-        is_batch = isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry)
+        # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
+        is_batch = isinstance(name, str) and (
+            name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+        )
         nth = 0
         if peers and not is_batch:
             nth = dump.transfers[group, peers] = dump.transfers.get((group, peers), 0) + 1
@@ -320,19 +325,6 @@ def _time(dump: Dump, rows: Iterable[_Row]) -> None:
             kept.append((row.number, _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
         dump.durations[group] = Durations(*map(array, "qqqfdq", zip(*kept, strict=True)))
-
-
-def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and description of the group; until version 2.1 there is only the number."""
-    named = entry.get("process_group")
-    if isinstance(named, (list, tuple)) and len(named) == 2:
-        return _text(named[0]), _text(named[1])
-    return _text(entry.get("pg_id", entry.get("pg_name", ""))), ""
-
-
-def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
-    # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
-    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
 def _batch(row: _Row) -> tuple[str, int, int]:
