@@ -109,13 +109,10 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
     if jobs <= 1:
         return []
     share = math.ceil(total / (jobs - 1 + _FIRST))
-    return _share_files(inputs_found, [math.ceil(share * _FIRST), *[share] * (jobs - 1)])
-
-
-def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
     groups: list[list[Part]] = [[]]
-    room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
-    for file in logs:
+    room = math.ceil(share * _FIRST)
+    slack = room // _SLACK
+    for file in inputs_found:
         start, left = 0, file.size or 0
         can_cut = left > room + slack and len(groups) < jobs and _is_plain(file.place)
         while left > room + slack and len(groups) < jobs:
@@ -130,7 +127,7 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
                 left -= cut - start
                 start = cut
             groups.append([])
-            room = shares[len(groups) - 1]
+            room = share
         problem = (file.problem.what, file.problem.hint) if file.problem else None
         groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem, file.without))
         room -= left
