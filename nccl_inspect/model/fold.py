@@ -488,19 +488,13 @@ def _is_plausible(event: Event) -> bool:
     )
 
 
-SEQUENCE = (
-    events.CommInit,
-    events.CommSplit,
-    events.CommNoColor,
-    events.CommShape,
-    events.CommEnd,
-    events.ChannelCounts,
-    events.RingOrder,
-    events.TreeLinks,
-    events.Connected,
-    events.NetworkInUse,
+OF_COMMUNICATORS = (
+    *(events.CommInit, events.CommSplit, events.CommNoColor),
+    *(events.NetworkInUse, events.CommShape, events.CommEnd),
 )
-"""Events whose order matters: they say which communicator a thread is busy with."""
+"""Events that say which communicator a thread is busy with, or that name one."""
+_SEQUENCE = (*OF_COMMUNICATORS, events.ChannelCounts, events.RingOrder, events.TreeLinks, events.Connected)
+"""Events whose order matters: these, and what is said of such a communicator."""
 
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
@@ -536,7 +530,7 @@ _UNKNOWN, _REFUSED = Use(UNKNOWN), Use(REFUSED)
 def _usually(production: Production, event: str, level: str) -> Use:
     """Return what is done with messages of a production, whatever they say."""
     kind = events.KINDS[event]
-    if kind in SEQUENCE:
+    if kind in _SEQUENCE:
         return Use(STEP)
     if kind is events.BootstrapInterface:
         return Use(BOOTSTRAP)

@@ -213,8 +213,12 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         notes: dict[object, Note] = {}
         for key, whole in log.notes.items():
             went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
-            if note := _cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
-                notes[key] = note
+            since, until = (bootstrap, next_bootstrap) if went_wrong else (begin, end)
+            # As far as it was made between two places, by its first and last: that of two lives is of the last.
+            if since <= whole.place < until:
+                notes[key] = whole
+            elif whole.place < since <= whole.last < until:
+                notes[key] = replace(whole, place=whole.last)
         lives.append(
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
@@ -263,15 +267,6 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
                 return True
             left.discard(comm)
     return False
-
-
-def _cut_note(note: Note, begin: int, end: int) -> Note | None:
-    """Return a statement as far as it was made between two places; None if it was not, by its first and last."""
-    if note.last < begin or note.place >= end:
-        return None
-    if begin <= note.place:
-        return note
-    return replace(note, place=note.last) if note.last < end else None
 
 
 def raised_by(

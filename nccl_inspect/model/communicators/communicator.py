@@ -24,15 +24,10 @@ from typing import NamedTuple, TypeVar
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.model.fold import Burst, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold import OF_COMMUNICATORS, Burst, ProcessLog, Step, source_and_line
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, Slotted
 
-_OF_COMMUNICATORS = (
-    *(events.CommInit, events.CommSplit, events.CommNoColor),
-    *(events.NetworkInUse, events.CommShape, events.CommEnd),
-)
-"""Events that say which communicator a thread is busy with, or that name one."""
 RINGS_AND_TREES = 0  # the connection set of collectives
 SEND_RECV = 1  # that of send/recv, of which no line says that it is complete
 _PLACE = attrgetter("place")
@@ -172,7 +167,7 @@ class _Walk:
     def take(self, step: Step | Burst) -> None:
         """Take in what says which communicator a thread is busy with, or give a line to that communicator."""
         tid = step.printed.tid
-        if isinstance(step, Burst) or not isinstance(step.event, _OF_COMMUNICATORS):
+        if isinstance(step, Burst) or not isinstance(step.event, OF_COMMUNICATORS):
             if not (member := self._building.get(tid)) or not _give(member, step):
                 self._waiting[tid].append(step)
             return

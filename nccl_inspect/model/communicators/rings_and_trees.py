@@ -165,17 +165,13 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
     """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet."""
     connected = {line.what for line in _connections(comm)}
-    nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
-    return [
-        name
-        for name, there in (
-            ("NVLS", nvls),
-            ("NVLS tree", "NVLS tree" in connected),
-            ("PAT", "binomial trees" in connected),
-            ("CollNet", "collnet + chain" in connected or bool(collnet)),
-        )
-        if there
-    ]
+    there = {
+        "NVLS": any(member.counts and member.counts.nvls for member in comm.members.values()),
+        "NVLS tree": "NVLS tree" in connected,
+        "PAT": "binomial trees" in connected,
+        "CollNet": "collnet + chain" in connected or bool(collnet),
+    }
+    return [name for name, is_there in there.items() if is_there]
 
 
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
