@@ -275,7 +275,6 @@ _SPECIAL = {
     stat.S_IFDIR: log_detection.FOLDER_LINK,
 }
 _LINKS = {errno.ENOENT: log_detection.NO_LINK, errno.ELOOP: log_detection.LOOP}
-_DENIED = "no read permission"
 
 
 def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
@@ -300,11 +299,10 @@ def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) ->
         with path.open("rb", buffering=0) as stream:
             head = stream.read(HEAD)
     except OSError as error:
+        what = "no read permission" if isinstance(error, PermissionError) else error.strerror or str(error)
         if error.errno in _LINKS or not log_detection.is_plausible(inside):
-            denied = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
-            passed(str(path), _LINKS.get(error.errno or 0, denied))
+            passed(str(path), _LINKS.get(error.errno or 0, what))
             return None
-        what = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
         return unreadable(str(path), what, "check its mode and owner")
     is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
     if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
