@@ -127,14 +127,10 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     own = _entries("production: " + block, name)
     event, *constants = own.get("event", ["Message"])[0].split()
     given, (layer,) = frozenset(" ".join(own.get("role", ())).split()), own.get("layer", [""])
-    wrong = (
-        [
-            f"has the unknown role '{role}'; choose from {', '.join(sorted(list_roles()))}"
-            for role in given - list_roles().keys()
-        ]
-        if given
-        else []
-    )
+    wrong = [
+        f"has the unknown role '{role}'; choose from {', '.join(sorted(list_roles()))}"
+        for role in (given - list_roles().keys() if given else ())
+    ]
     if layer and layer not in BY_NAME:
         wrong.append(f"has no such layer '{layer}'; choose from {', '.join(BY_NAME)}")
     if wrong:
