@@ -115,12 +115,7 @@ _FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 
 def _value(block: str, mark: str) -> str:
     """Return the first value of a key with the marks around it, without parsing the whole block."""
-    start = block.find(mark)
-    if start < 0:
-        return ""
-    start += len(mark)
-    end = block.find("\n", start)
-    return block[start:] if end < 0 else block[start:end]
+    return block.partition(mark)[2].partition("\n")[0]
 
 
 def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
