@@ -32,7 +32,7 @@ from nccl_inspect.util.records import Record, pick_fields
 
 _LINE_BITS = 40
 _Move: TypeAlias = Callable[[int], int]  # gives a place of a fold that which it has in the fold that takes that one in
-_PLACE = attrgetter("place")
+PLACE = attrgetter("place")  # the order of what the log has
 
 
 def position(source: int, line: int) -> int:
@@ -99,13 +99,6 @@ class Note(Record):
         self.place, self.last = move(self.place), move(self.last)
         if self.places is not None:
             self.places = array("q", map(move, self.places))
-
-    def add(self, later: Note, keeps_places: bool) -> None:
-        """Take in the same statement, made later."""
-        self.count += later.count
-        self.last = max(self.last, later.last)
-        for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.add_place(place, later)
 
 
 PAIRED = ("Send", "Recv")  # calls between two ranks; all others are made by all ranks of the communicator
@@ -187,7 +180,7 @@ class Burst(Record):
     @property
     def final(self) -> Edge:
         """Return its last edge."""
-        return max(self.edges.values(), key=_PLACE)
+        return max(self.edges.values(), key=PLACE)
 
     @property
     def highest(self) -> int:
@@ -197,7 +190,7 @@ class Burst(Record):
     def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
-        first = min(edges.values(), key=_PLACE)
+        first = min(edges.values(), key=PLACE)
         return Burst(self.key, first.place, first.printed, edges)
 
     def join(self, later: Burst) -> None:
@@ -246,7 +239,7 @@ class ProcessLog(Record):
             burst = Burst(key, place, printed)
             self.open[key.tid] = burst
             self.begun.setdefault(key.tid, burst)
-            insort(self.steps, burst, key=_PLACE)  # lines of another thread may precede its first sound one
+            insort(self.steps, burst, key=PLACE)  # lines of another thread may precede its first sound one
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
@@ -318,10 +311,12 @@ class ProcessLog(Record):
         for key, note in later.notes.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if earlier := self.notes.get(key):
-                earlier.add(note, keeps_places=not self.process.host)
-            else:
-                self.notes[key] = note
+            earlier = self.notes.setdefault(key, note)
+            if earlier is not note:
+                earlier.count += note.count
+                earlier.last = max(earlier.last, note.last)
+                for place in (note.place, *(note.places or ())) if not self.process.host else ():
+                    earlier.add_place(place, note)
 
 
 MAX_WORDINGS = 1 << 15  # different statements of a log, on top of those that belong to its processes

@@ -18,19 +18,17 @@ from dataclasses import field
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.model.fold import OF_COMMUNICATORS, Burst, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold import OF_COMMUNICATORS, PLACE, Burst, ProcessLog, Step, source_and_line
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, Slotted
 
 RINGS_AND_TREES = 0  # the connection set of collectives
 SEND_RECV = 1  # that of send/recv, of which no line says that it is complete
-_PLACE = attrgetter("place")
 
 
 # The communicators of one process
@@ -252,7 +250,7 @@ class _Walk:
                     if len(members) == 1:
                         _give(members[0], step)
             result.by_caller |= len(loose) > begin and tid in result.callers
-        loose.sort(key=_PLACE)
+        loose.sort(key=PLACE)
         if len({member.gpu.device for member in result.members}) == 1:
             # Where one began or was destroyed: an abort may come from another thread while connections are made.
             went_on = max(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter, itemgetter, ne
+from operator import itemgetter, ne
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold import PLACE, Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.util.grouping import group_values
@@ -147,7 +147,7 @@ class LayoutLines:
         return [step for member in self._members.values() for step in member.layout]
 
     def _quote_first(self, steps: Iterable[Step]) -> list[Evidence]:
-        first = min(steps, key=attrgetter("place"), default=None)
+        first = min(steps, key=PLACE, default=None)
         return [self._evidence(first)] if first and self._evidence else []
 
 
@@ -268,7 +268,6 @@ def state(comm: Communicator) -> str:
 
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
-_PLACE = attrgetter("place")
 PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "allgathers", "rest")
 """Of an initialisation, as :class:`~nccl_inspect.event.types.InitTimings` names them."""
 
@@ -294,7 +293,7 @@ class Lifetimes:
                 [member.completed for member in members],
                 [event.total for event in took if isinstance(event, events.InitTimings)],
             ),
-            _stage("connected", [max(member.connected, key=_PLACE, default=None) for member in members]),
+            _stage("connected", [max(member.connected, key=PLACE, default=None) for member in members]),
         ]
         ended: dict[str, list[Step]] = {}
         for member in members:
@@ -331,9 +330,9 @@ class Lifetimes:
                 if isinstance(step.event, events.CommInit) and step.event.phase == "COMPLETE"
             )
         completed = self._completed[log.process]
-        begin = bisect_right(timings, member.started.place if member.started else done.place, key=_PLACE)
+        begin = bisect_right(timings, member.started.place if member.started else done.place, key=PLACE)
         after = bisect_right(completed, done.place)
-        end = bisect_right(timings, completed[after], key=_PLACE) if after < len(completed) else None
+        end = bisect_right(timings, completed[after], key=PLACE) if after < len(completed) else None
         for timing in timings[begin:end]:
             event = timing.event
             if timing.printed.tid != done.printed.tid:

@@ -22,7 +22,7 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import MAX_CHANNELS, Burst, ProcessLog, source_and_line
+from nccl_inspect.model.fold import MAX_CHANNELS, PLACE, Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.path import AlsoPath, End, Link, PathKind
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
@@ -455,7 +455,6 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
 
 # Paths
 
-_PLACE = attrgetter("place")
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 
 
@@ -557,7 +556,7 @@ class _Quotes(NamedTuple):
 
 
 def _find_first(edges: Sequence[Edge]) -> Edge:
-    return edges[0] if len(edges) == 1 else min(edges, key=_PLACE)
+    return edges[0] if len(edges) == 1 else min(edges, key=PLACE)
 
 
 def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
