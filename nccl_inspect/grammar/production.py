@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -224,14 +225,7 @@ class Production:
     def count_matched(self, message: bytes) -> int:
         """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
         fits = notation.beginning(self.shape.pattern.encode())
-        low, high = 0, len(message)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if fits(message, middle):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_left(range(1, len(message) + 1), True, key=lambda end: not fits(message, end))
 
     def is_cut(self, message: bytes) -> bool:
         """Return whether the message is an incomplete beginning of this shape."""
