@@ -242,11 +242,20 @@ class _ProcessWork:
                 self._take(burst, member, communicator.RINGS_AND_TREES)
         self.units: list[Unit] = []  # those that are not decided yet, in their order
         for unit in sorted(self._form_units(), key=lambda unit: unit.burst.place):
-            if unit.left:
-                self.units.append(unit)
-                self._want(unit)
-            else:
+            if not unit.left:
                 self._give_up(unit)
+                continue
+            self.units.append(unit)
+            conn = unit.burst.key.conn
+            if conn is None or unit.is_divisible:
+                continue
+            for key in unit.left:  # which of them have what it wants, and will have it
+                used, wanting = self._used[key, conn], self._wanting[key, conn]
+                for edge in unit.burst.edges.values():
+                    ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
+                    wanting.setdefault(ends, []).append((unit, edge.channels))
+                    if used.get(ends, 0) & edge.channels:
+                        unit.lost.add(key)
 
     def _form_units(self) -> Iterator[Unit]:
         """Yield bursts that one communicator can have, and the connections of others by what they fit.
@@ -283,19 +292,6 @@ class _ProcessWork:
     def _find(self, burst: Burst) -> dict[int, Member]:
         members = self._candidates.find(burst.edges.values(), burst.key.rank, burst.place)
         return {id(member): member for member in members}
-
-    def _want(self, unit: Unit) -> None:
-        """Find out which candidates have what a unit wants, and will have it."""
-        conn = unit.burst.key.conn
-        if conn is None or unit.is_divisible:
-            return
-        for key in unit.left:
-            used, wanting = self._used[key, conn], self._wanting[key, conn]
-            for edge in unit.burst.edges.values():
-                ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
-                wanting.setdefault(ends, []).append((unit, edge.channels))
-                if used.get(ends, 0) & edge.channels:
-                    unit.lost.add(key)
 
     def _take(
         self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False
