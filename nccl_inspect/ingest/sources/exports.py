@@ -177,11 +177,14 @@ class Document(LineReader):
 
     def _read_value(self, sign: str, value: Any, end: int) -> list[Numbered]:
         """Return what a whole value gives."""
-        record = None
+        record: Any = None
         if self._key in _CONTEXT:
             self._frames[-1].context[self._key] = value
+        elif isinstance(value, str):  # the text of a line
+            record = value if _MARK in value or (self._frames and self._key is None) else None
         else:
-            record = self._record(value)
+            row = self._row(value) if isinstance(value, list) else value
+            record = row if isinstance(row, dict) and self._place_of_message(row) else None
             if record is None and isinstance(value, dict | list) and value and len(self._frames) < _MAX_DEPTH:
                 return self._enter(sign)
         lines = [] if record is None else self._lines(value, record, end)
@@ -195,14 +198,6 @@ class Document(LineReader):
         self._key = None
         self._go_to(self._at + 1)
         return []
-
-    def _record(self, value: Any) -> Any:
-        """Return the record that a value is: an object, or the text of a line; None when it is neither."""
-        if isinstance(value, str):
-            return value if _MARK in value or (self._frames and self._key is None) else None
-        if isinstance(value, list):
-            value = self._row(value)
-        return value if isinstance(value, dict) and self._place_of_message(value) else None
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Return where the message of a record stands; empty when it is none."""
