@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, field, fields
 from typing import Any, NamedTuple
 
@@ -56,14 +56,6 @@ def _read_choice(event: NoticeEvent) -> Choice | None:
             return Choice(values.get("func"), values["bytes"], _ALGORITHMS[algorithm], _PROTOCOLS[protocol])
     named = _NAMED.get(event.qualified_name)
     return Choice(values["func"], values["bytes"], named, "") if named else None
-
-
-def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Choice]:
-    low, high = calls.smallest * size, calls.largest * size
-    of_kind = [choice for choice in choices if choice.func in (None, calls.func)]
-    whole = low * calls.nranks, high * calls.nranks  # a few versions print the size of the whole result
-    ranges = ([one for one in of_kind if least <= one.bytes <= most] for least, most in ((low, high), whole))
-    return next(filter(None, ranges), [])
 
 
 DATATYPES = (  # names and bytes, in the order of `nccl.h`
@@ -154,8 +146,7 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
             continue
         is_known = 0 <= calls.datatype < len(DATATYPES)
         name, size = DATATYPES[calls.datatype] if is_known else (f"datatype {calls.datatype}", 0)
-        chosen = choices.get(calls.leader, []) if calls.leader else []
-        operation = _describe_calls(calls, name, size, _find_choices(chosen, calls, size))
+        operation = _describe_calls(calls, name, size, choices.get(calls.leader, []) if calls.leader else [])
         root = None if calls.func in ("Send", "Recv") else calls.root
         key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length(), root)
         if (listed := operations.setdefault(key, operation)) is not operation:
@@ -186,7 +177,12 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
     return Traffic(list(operations.values()), ordered, dict(unplaced), *_find_slowest(ordered))
 
 
-def _describe_calls(calls: Calls, datatype: str, size: int, choices: list[Choice]) -> Operation:
+def _describe_calls(calls: Calls, datatype: str, size: int, made: Iterable[Choice]) -> Operation:
+    low, high = calls.smallest * size, calls.largest * size
+    of_kind = [choice for choice in made if choice.func in (None, calls.func)]
+    whole = low * calls.nranks, high * calls.nranks  # a few versions print the size of the whole result
+    ranges = ([one for one in of_kind if least <= one.bytes <= most] for least, most in ((low, high), whole))
+    choices = next(filter(None, ranges), [])
     parts = calls.nranks if calls.func in _SHARED else 1
     total = calls.elements * size * parts
     senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
@@ -203,8 +199,8 @@ def _describe_calls(calls: Calls, datatype: str, size: int, choices: list[Choice
         **pick_fields(calls, "communicator", "nranks", "calls"),
         operation=calls.func,
         datatype=datatype,
-        smallest_bytes=calls.smallest * size * parts,
-        largest_bytes=calls.largest * size * parts,
+        smallest_bytes=low * parts,
+        largest_bytes=high * parts,
         bytes=total,
         algorithms=list(dict.fromkeys(choice.algorithm for choice in choices)),
         protocols=list(dict.fromkeys(choice.protocol for choice in choices if choice.protocol)),
@@ -331,10 +327,27 @@ def render_text(traffic: Traffic, by: str, style: Style) -> str:
     if not traffic.operations:
         return "\n".join(block("", _NO_CALLS, style, 0, 0)) + "\n"
     parts = [_fit_table(_OPERATION_HEAD, _operations(traffic.operations), style)]
-    if traffic.flows:
-        parts.append(_fit_table(_PATH_HEAD, _kinds(traffic.flows), style))
-    parts.append("\n".join(_notes(traffic, style)))
-    return "\n\n".join(filter(None, parts)) + "\n"
+    kinds = []
+    for kind, some in group_values((flow.detail, flow) for flow in traffic.flows).items():
+        busiest = some[0]
+        takes = " to ".join(map(_seconds, busiest.seconds)) if busiest.seconds else "?"
+        total = amount(sum(flow.bytes for flow in some))
+        pair = f"{busiest.src} -> {busiest.dst}"
+        kinds.append([escape_controls(kind), str(len(some)), total, pair, amount(busiest.bytes), takes])
+    if kinds:
+        parts.append(_fit_table(_PATH_HEAD, kinds, style))
+    notes: list[str] = []
+    flow = traffic.slowest
+    if flow and len(kinds) > 1:
+        sure = "the bottleneck" if traffic.is_sure else "most likely the bottleneck"
+        text = f"{escape_controls(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
+        notes += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
+    if any(operation.basis == "assumed ring" for operation in traffic.operations):
+        text = "the log does not name every algorithm; 'ring?' assumes rings. NCCL_DEBUG_SUBSYS=…,TUNING logs them"
+        notes += block("assumed", text, style, 0)
+    for reason, size in traffic.unplaced.items():
+        notes += block("not placed", f"{amount(size)}: {escape_controls(reason)}", style, 0, 12)
+    return "\n\n".join(filter(None, (*parts, "\n".join(notes)))) + "\n"
 
 
 def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
@@ -373,32 +386,6 @@ def _operations(operations: list[Operation]) -> list[list[str]]:
         one = escape_controls(some[0].communicator or f"unknown, {ranks}")
         table.append([one if len(names) == 1 else f"{len(names)} of {ranks}", *shown])
     return table
-
-
-def _kinds(flows: list[Flow]) -> list[list[str]]:
-    rows = []
-    for kind, some in group_values((flow.detail, flow) for flow in flows).items():
-        busiest = some[0]
-        takes = " to ".join(map(_seconds, busiest.seconds)) if busiest.seconds else "?"
-        total = amount(sum(flow.bytes for flow in some))
-        pair = f"{busiest.src} -> {busiest.dst}"
-        rows.append([escape_controls(kind), str(len(some)), total, pair, amount(busiest.bytes), takes])
-    return rows
-
-
-def _notes(traffic: Traffic, style: Style) -> list[str]:
-    lines: list[str] = []
-    flow = traffic.slowest
-    if flow and len({flow.detail for flow in traffic.flows}) > 1:
-        sure = "the bottleneck" if traffic.is_sure else "most likely the bottleneck"
-        text = f"{escape_controls(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
-        lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
-    if any(operation.basis == "assumed ring" for operation in traffic.operations):
-        text = "the log does not name every algorithm; 'ring?' assumes rings. NCCL_DEBUG_SUBSYS=…,TUNING logs them"
-        lines += block("assumed", text, style, 0)
-    for reason, size in traffic.unplaced.items():
-        lines += block("not placed", f"{amount(size)}: {escape_controls(reason)}", style, 0, 12)
-    return lines
 
 
 def amount(size: float) -> str:

@@ -134,7 +134,7 @@ def ingest(data: bytes) -> None:
     """Read bytes of any kind: lines without line ends, and no more bytes told than there can be."""
     for source in blocks.find(data):
         try:
-            for lines in blocks.blocks(source):
+            for lines in blocks.cut(blocks.raw_blocks(source)):
                 require(not any(b"\n" in line for line in lines), "a line holds a line end")
                 require(all(len(line) <= 2 * streams.BLOCK for line in lines), "a line is longer than allowed")
         except NcclInspectError as error:

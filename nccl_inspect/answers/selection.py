@@ -56,7 +56,20 @@ class PathFilter(NamedTuple):
     def select(self, job: Job) -> Selection:
         """Return the selected paths of a job."""
         fits = self.places.make_test(job)
-        details = _match_transports(self.transports, job.paths)
+        kinds = {(kind.transport, kind.detail) for kind in job.paths.kinds} if self.transports else set()
+        details: set[str] = set()  # of the transports that words match: a prefix of one or of its parts, ignoring case
+        for word in self.transports:
+            start = word.lower()
+            fitting = {
+                detail  # NET/IB, by net/ib or ib
+                for transport, detail in kinds
+                if transport.lower() == start or f"/{start}" in f"/{detail}".lower()
+            }
+            if not fitting and start not in _TRANSPORTS:
+                there = sorted({detail for _, detail in kinds})
+                has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
+                raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
+            details |= fitting
         paths = job.paths.where(
             lambda kind: (
                 self.scope in (None, kind.scope)
@@ -93,25 +106,6 @@ def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
 def match_rules(patterns: Sequence[str]) -> set[str]:
     """Return the names of the rules that match patterns; empty without patterns."""
     return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
-
-
-def _match_transports(words: Sequence[str], paths: Selection) -> set[str]:
-    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case."""
-    kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
-    details: set[str] = set()
-    for word in words:
-        start = word.lower()
-        fits = {
-            detail  # NET/IB, by net/ib or ib
-            for transport, detail in kinds
-            if transport.lower() == start or f"/{start}" in f"/{detail}".lower()
-        }
-        if not fits and start not in _TRANSPORTS:
-            there = sorted({detail for _, detail in kinds})
-            has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
-            raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
-        details |= fits
-    return details
 
 
 def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:

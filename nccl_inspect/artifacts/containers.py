@@ -185,7 +185,7 @@ def is_relevant(name: str) -> bool:
 _JSON = re.compile(rb'\s*\{\s*"(?:apiVersion|kind|items|metadata)"\s*:')
 _YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?|\.\.\.|%YAML.*|[ \t#].*|)\r?$")
 _STATED = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ \t]", re.MULTILINE))
-_NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
+OF_A_LOG = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")  # what a log has that quotes a file
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces", "v1.multus-cni.io/default-network")
 _MACHINE = "node.kubernetes.io/instance-type"
 _JOB = "TrainJob"
@@ -220,7 +220,7 @@ class Manifest(Record):
 
 def _is_manifest(head: bytes) -> bool:
     """Return whether a file is a manifest from its beginning: a log may quote one."""
-    if _NCCL.search(head):
+    if OF_A_LOG.search(head):
         return False
     if _JSON.match(head):
         return b'"apiVersion"' in head and b'"kind"' in head and located.is_json(head)

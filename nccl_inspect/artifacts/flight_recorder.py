@@ -187,23 +187,21 @@ def read(name: str, data: bytes) -> Dump:
             raise ValueError("it has no list of entries")
         match = _RANK_IN_NAME.search(name.rpartition("/")[2])
         rank = int(match[1]) if match and len(match[1]) < 8 else None
-        dump = Dump(name=name, rank=rank, groups=_groups(document.get("pg_config")))
-        status = _status(document.get("pg_status"))
+        dump = Dump(name=name, rank=rank)
+        for key, about in _entries(document.get("pg_config")):
+            own, ranks = _text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text
+            listed = ranks if isinstance(ranks, str) else " ".join(map(_text, _list(ranks)))
+            dump.groups[own] = Group(own, _text(about.get("desc")), _share_ranks(listed))
+        # The number of the last collective of each group, by the number of the group on this rank.
+        named = (
+            (_text(key), _text(one.get("last_enqueued_collective"))) for key, one in _entries(document.get("pg_status"))
+        )
+        status = {key: int(number) for key, number in named if _NUMBER.fullmatch(number)}
         _take_entries(dump, [entry for entry in document.get("entries", ()) if isinstance(entry, dict)], status)
         return dump
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _groups(config: Any) -> dict[str, Group]:
-    groups = {}
-    for key, entry in config.items() if isinstance(config, dict) else ():
-        about = entry if isinstance(entry, dict) else {}
-        name, ranks = _text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text
-        listed = ranks if isinstance(ranks, str) else " ".join(map(_text, _list(ranks)))
-        groups[name] = Group(name, _text(about.get("desc")), _share_ranks(listed))
-    return groups
 
 
 @lru_cache(maxsize=1024)
@@ -212,11 +210,8 @@ def _share_ranks(listed: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d{1,9}", listed)))
 
 
-def _status(listed: Any) -> dict[str, int]:
-    """Return the number of the last collective of each group, by the number of the group on this rank."""
-    entries = listed.items() if isinstance(listed, dict) else ()
-    last = {_text(key): _text(one.get("last_enqueued_collective")) for key, one in entries if isinstance(one, dict)}
-    return {key: int(number) for key, number in last.items() if _NUMBER.fullmatch(number)}
+def _entries(listed: Any) -> list[tuple[Any, dict[str, Any]]]:
+    return [(key, one) for key, one in listed.items() if isinstance(one, dict)] if isinstance(listed, dict) else []
 
 
 _Lane = tuple[str, frozenset[int]]
@@ -236,7 +231,14 @@ def _take_entries(dump: Dump, entries: list[dict[str, Any]], status: Mapping[str
     if not entries:
         dump.is_partial = any(last > 0 for last in status.values())
         return
-    _open_end(entries, status)
+    # A rank that connects to its peers is in a call that it has yet to make and to put into the queue: CUDA calls an
+    # event over that nobody has begun to record.
+    end = entries[-1]
+    queued = status.get(_text(end.get("pg_id")))
+    number = _number(end.get("p2p_seq_id" if end.get("is_p2p") else "collective_seq_id"))
+    is_open = end.get("state") == "completed" and end.get("retired") is False and not end.get("duration_ms")
+    if queued is not None and queued != number and is_open and "collective_seq_id" in end:
+        entries[-1] = {**end, "state": "scheduled"}
     dump.is_partial = _order(entries[0]) > 0
     times = [entry.get(key) for key in _TIMES for entry in entries[-_RECENT:]]
     dump.active_ns = max([0, *(time for time in times if type(time) is int and time < 1 << 63)])
@@ -249,13 +251,18 @@ def _take_entries(dump: Dump, entries: list[dict[str, Any]], status: Mapping[str
         # Most calls are alike but for their numbers.
         key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
         if key not in kinds:
-            own, desc = _group_of(entry)
+            own, desc = _text(get("pg_id", get("pg_name", ""))), ""  # until version 2.1 there is only the number
+            if isinstance(named, list | tuple) and len(named) == 2:
+                own, desc = map(_text, named)
             dump.groups.setdefault(own, Group(own, desc, ()))
             names.setdefault(_text(get("pg_id")), own)
             ends = direction(_text(name))
             kinds[key] = own, ends, (own, frozenset(ends or ()))
         group, peers, lane = kinds[key]
-        is_batch = isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry)
+        # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
+        is_batch = isinstance(name, str) and (
+            name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+        )
         nth = 0
         if peers and not is_batch:
             nth = dump.transfers[group, peers] = dump.transfers.get((group, peers), 0) + 1
@@ -265,20 +272,6 @@ def _take_entries(dump: Dump, entries: list[dict[str, Any]], status: Mapping[str
     _keep(dump, rows)
     _time(dump, rows)
     dump.last = _call(rows[-1].group, entries[-1])
-
-
-def _open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> None:
-    """Take the last call as one that is not over where it was not put into the queue.
-
-    A rank that connects to its peers is in a call that it has yet to make: CUDA calls an event over that nobody
-    has begun to record.
-    """
-    last = entries[-1]
-    queued = status.get(_text(last.get("pg_id")))
-    number = _number(last.get("p2p_seq_id" if last.get("is_p2p") else "collective_seq_id"))
-    is_open = last.get("state") == "completed" and last.get("retired") is False and not last.get("duration_ms")
-    if queued is not None and queued != number and is_open and "collective_seq_id" in last:
-        entries[-1] = {**last, "state": "scheduled"}
 
 
 def _keep(dump: Dump, rows: list[_Row]) -> None:
@@ -320,19 +313,6 @@ def _time(dump: Dump, rows: Iterable[_Row]) -> None:
             kept.append((row.number, _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
         dump.durations[group] = Durations(*map(array, "qqqfdq", zip(*kept, strict=True)))
-
-
-def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and description of the group; until version 2.1 there is only the number."""
-    named = entry.get("process_group")
-    if isinstance(named, (list, tuple)) and len(named) == 2:
-        return _text(named[0]), _text(named[1])
-    return _text(entry.get("pg_id", entry.get("pg_name", ""))), ""
-
-
-def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
-    # A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
-    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
 def _batch(row: _Row) -> tuple[str, int, int]:

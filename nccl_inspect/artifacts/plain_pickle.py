@@ -59,8 +59,13 @@ def _check(data: bytes) -> None:
         run = _RUN.match(data, at)
         at = run.end() if run else at
         opcode = data[at : at + 1]
-        if opcode and opcode[0] in _LENGTHS:
-            at = _behind(data, at)
+        if opcode and (width := _LENGTHS.get(opcode[0])):
+            length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
+            if length > end:
+                raise PlainPickleError("a value is longer than the file")
+            if opcode in b"\x8a\x8b" and length > _WIDEST:
+                raise PlainPickleError("a number has more than 64 bits")
+            at += 1 + width + length
         elif opcode == b"c":  # two lines name a function, which the reader looks at
             line_end = data.find(b"\n", at)
             at = (line_end >= 0 and data.find(b"\n", line_end + 1) + 1) or end
@@ -74,25 +79,10 @@ def _check(data: bytes) -> None:
             return  # the end, or what the reader refuses
 
 
-def _behind(data: bytes, at: int) -> int:
-    width = _LENGTHS[data[at]]
-    length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
-    if length > len(data):
-        raise PlainPickleError("a value is longer than the file")
-    if data[at] in b"\x8a\x8b" and length > _WIDEST:
-        raise PlainPickleError("a number has more than 64 bits")
-    return at + 1 + width + length
-
-
-def _keep_list(items: Any) -> Any:
-    """Return what marks a typed list gives the list itself: copies of copies would fill the memory."""
-    return items
-
-
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle" and name in _LIST_MARKS:
-            return _keep_list
+            return lambda items: items  # the list itself: copies of copies would fill the memory
         raise PlainPickleError(f"it asks for {module[:60]}.{name[:60]}, which a dump of plain values never does")
 
     def persistent_load(self, _pid: Any) -> NoReturn:

@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 
 from nccl_inspect.artifacts import Identity, Kind, short
-from nccl_inspect.artifacts.containers import Variable, variables
+from nccl_inspect.artifacts.containers import OF_A_LOG, Variable, variables
 from nccl_inspect.artifacts.located import has_only
 from nccl_inspect.util.records import Frozen, Record
 from nccl_inspect.util.wording import expand
@@ -68,7 +68,6 @@ def _read_answer(name: str, data: bytes) -> JobFile:
 
 
 _DIRECTIVE = re.compile(rb"^#SBATCH[ \t]", re.MULTILINE)
-_NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _ASSIGNED = re.compile(r"""(?:^|[\s,;"'])([A-Z]+_\w+)=("[^"]*"|'[^']*'|[^\s,;"'|&]*)""")
 _OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?:=|\s+(?!-))?(\S*)")
 _LAUNCHER = re.compile(r"\bsrun\b(.*)")
@@ -93,7 +92,7 @@ class Script(Record):
 
 def _is_script(head: bytes) -> bool:
     """Return whether a file is a script for sbatch: a log may quote one."""
-    return head.startswith(b"#!") and _DIRECTIVE.search(head) is not None and not _NCCL.search(head)
+    return head.startswith(b"#!") and _DIRECTIVE.search(head) is not None and not OF_A_LOG.search(head)
 
 
 def read_script(name: str, data: bytes) -> Script:

@@ -264,20 +264,14 @@ def _read_topology(name: str, data: bytes) -> Topology:
         raise ValueError(str(error).removeprefix(f"{name}: ")) from None
 
 
-def _is_topology(head: bytes) -> bool:
-    return begins(head, _TOPOLOGY) or begins(head, _XML)
-
-
-def _make_kind(entry: Mapping[str, Any]) -> Kind:
-    start = re.compile(entry["start"].encode())
-    read = partial(_read_forms, entry["forms"]) if "forms" in entry else globals()[entry["function"]]
-    return Kind(entry["name"], entry["kind"], partial(begins, start=start), partial(_read_report, start, read), start)
-
-
-def list_kinds() -> list[Kind]:
-    """Return the kinds of evidence that tools print."""
+def list_kinds() -> Iterator[Kind]:
+    """Yield the kinds of evidence that tools print."""
     import tomllib  # most runs need none of the kinds
 
-    tools = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["tools"]
-    topologies = Kind("topology_file", "topology file", _is_topology, _read_topology, _TOPOLOGY)
-    return [topologies, *map(_make_kind, tools)]
+    title, has_one = "topology file", lambda head: begins(head, _TOPOLOGY) or begins(head, _XML)
+    yield Kind("topology_file", title, has_one, _read_topology, _TOPOLOGY)
+    for entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["tools"]:
+        start = re.compile(entry["start"].encode())
+        read = partial(_read_forms, entry["forms"]) if "forms" in entry else globals()[entry["function"]]
+        of_tool = partial(begins, start=start)
+        yield Kind(entry["name"], entry["kind"], of_tool, partial(_read_report, start, read), start)

@@ -267,7 +267,7 @@ def _group_by_ranks(table: Table) -> Iterable[tuple[int, list[Row]]]:
     for row in table.rows:
         ratio = row.busbw / row.algbw if row.algbw >= 1 else 0.0
         own = round(2 / (2 - ratio)) if 1 < ratio < 2 - _SAME else table.ranks
-        is_same = abs(tables.factor("all_reduce", max(table.ranks, 2)) - ratio) < _SAME
+        is_same = abs(2 - 2 / max(table.ranks, 2) - ratio) < _SAME
         by_ranks.setdefault(table.ranks if is_same or not ratio else own, []).append(row)
     return by_ranks.items()
 
@@ -277,6 +277,8 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
     best = max(rows, key=lambda row: (row.busbw, row.size))
     if not best.size:  # a matrix of pairs: the slowest one limits
         best = min(rows, key=lambda row: row.busbw)
+    by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
+    ordered = {size: sorted(some, key=lambda row: -row.busbw) for size, some in sorted(by_size.items())}
     entry = Measured(
         operation=table.operation,
         type=best.type,
@@ -286,7 +288,7 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
         line=best.line,
         tool=table.tool,
         hosts=[escape_controls(host) for host in table.hosts],
-        sizes=_sizes(rows),
+        sizes=[Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()],
         wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong_rows}.values()),
     )
     if facts.job.is_one_of_several and not all(one.pids for one, _ in group):
@@ -335,12 +337,6 @@ def _explain_mismatch(facts: Facts, table: Table) -> str:
 def least_share(size: int, ranks: int) -> float:
     """Return the part of the plateau that a message reaches at least: the more ranks, the more latency counts."""
     return size / (size + min(_RAMP * max(ranks, 2), _MOST_RAMP))
-
-
-def _sizes(rows: Iterable[Row]) -> list[Sized]:
-    by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
-    ordered = {size: sorted(some, key=lambda row: -row.busbw) for size, some in sorted(by_size.items())}
-    return [Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()]
 
 
 def _judge(entry: Measured, expected: Expected) -> None:

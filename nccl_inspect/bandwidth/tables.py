@@ -108,13 +108,6 @@ def tables(lines: Sequence[Evidence]) -> list[Table]:
     return found
 
 
-def factor(operation: str, ranks: int) -> float:
-    """Return the ratio of bus to algorithm bandwidth."""
-    if operation == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return 1.0 if operation in ("broadcast", "reduce", "sendrecv") else (ranks - 1) / ranks
-
-
 class _Reader:
     """Goes through the lines; a table ends where the next one begins."""
 
@@ -377,7 +370,7 @@ def _conclude(table: Table) -> None:
         table.ranks = parts
     elif table.operation == "all_reduce" and 1 + _CLOSE / 2 < ratio < 2 - 1e-4:
         implied = 2 / (2 - ratio)
-        table.ranks = listed if listed > 1 and abs(factor("all_reduce", listed) - ratio) < 0.005 else round(implied)
+        table.ranks = listed if listed > 1 and abs(2 * (listed - 1) / listed - ratio) < 0.005 else round(implied)
     else:
         table.ranks = max(listed, 2 if table.operation == "all_reduce" and ratio else listed)
     if table.hosts and table.ranks:

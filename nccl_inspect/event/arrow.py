@@ -78,39 +78,35 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
     Args:
         kinds: their classes, where these are known: then other classes have no columns.
     """
-    stream = iter(events)
+    stream, columns = iter(events), schema(kinds)
     while some := list(islice(stream, BATCH)):
-        yield _batch(some, schema(kinds))
-
-
-def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
-    """Return a batch that holds each event once, those of a class together, wherever lines state it."""
-    by_kind: dict[type[Event], dict[int, Event]] = {}
-    for _, event in events:
-        by_kind.setdefault(type(event), {})[id(event)] = event
-    numbers = {number: at for at, number in enumerate(chain.from_iterable(by_kind.values()))}
-    places = pa.array([numbers[id(event)] for _, event in events])
-    groups: list[dict[str, Sequence[Any]]] = []  # what events of one class state, by column
-    for kind, group in by_kind.items():
-        stated = zip(*map(values, group.values()), strict=True)
-        groups.append(dict(zip(list_columns(kind.__name__), stated, strict=True)))
-        groups[-1][WHERE] = groups[-1]["kind"] = [kind.__name__] * len(group)
-    wheres = dict(zip(Where._fields, zip(*(where for where, _ in events), strict=True), strict=True))
-    arrays = []
-    for column in columns:
-        if column.name in wheres:
-            arrays.append(_array(column, wheres[column.name]))
-        elif any(column.name in group for group in groups):
-            own = [
-                _array(column, group[column.name])
-                if column.name in group
-                else pa.nulls(len(group["kind"]), column.type)
-                for group in groups
-            ]
-            arrays.append(pa.concat_arrays(own).take(places))
-        else:  # most columns of most batches hold nothing and cost nothing
-            arrays.append(pa.nulls(len(events), column.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+        # Each event is converted once, those of a class together, wherever lines state it.
+        by_kind: dict[type[Event], dict[int, Event]] = {}
+        for _, event in some:
+            by_kind.setdefault(type(event), {})[id(event)] = event
+        numbers = {number: at for at, number in enumerate(chain.from_iterable(by_kind.values()))}
+        places = pa.array([numbers[id(event)] for _, event in some])
+        groups: list[dict[str, Sequence[Any]]] = []  # what events of one class state, by column
+        for kind, alike in by_kind.items():
+            stated = zip(*map(values, alike.values()), strict=True)
+            groups.append(dict(zip(list_columns(kind.__name__), stated, strict=True)))
+            groups[-1][WHERE] = groups[-1]["kind"] = [kind.__name__] * len(alike)
+        wheres = dict(zip(Where._fields, zip(*(where for where, _ in some), strict=True), strict=True))
+        arrays = []
+        for column in columns:
+            if column.name in wheres:
+                arrays.append(_array(column, wheres[column.name]))
+            elif any(column.name in group for group in groups):
+                own = [
+                    _array(column, group[column.name])
+                    if column.name in group
+                    else pa.nulls(len(group["kind"]), column.type)
+                    for group in groups
+                ]
+                arrays.append(pa.concat_arrays(own).take(places))
+            else:  # most columns of most batches hold nothing and cost nothing
+                arrays.append(pa.nulls(len(some), column.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:

@@ -519,7 +519,7 @@ def list_fields(event: Event) -> dict[str, Any]:
     """Return what an event states, by column; columns that it says nothing about are left out."""
     columns = zip(list_columns(type(event).__name__), records.values(event), strict=True)
     plainly = {name: plain_value(name, value) for name, value in columns if name != WHERE}
-    return {name: value for name, value in plainly.items() if value is not None}
+    return {name: dict(value) if name == "values" else value for name, value in plainly.items() if value is not None}
 
 
 def plain_value(name: str, value: Any) -> Any:

@@ -101,7 +101,7 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
         for name, value in list_fields(event).items():
             if isinstance(value, bool):
                 value = "true" if value else "false"
-            cells[places[name]] = _json(_name_values(name, value)) if isinstance(value, list | tuple) else value
+            cells[places[name]] = _json(value) if isinstance(value, list | tuple | dict) else value
         return _row(cells)
 
     file.write(f"{_row(names)}\n".encode())
@@ -117,17 +117,13 @@ def _row(cells: Iterable[object]) -> str:
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
     """Write an object for each event, with what it states only."""
-
-    def write_begin(kind: str, source: str) -> str:
-        return _json({"kind": kind, "source": source})[:-1] + ',"line":'
-
-    def write_place(place: dict[str, Any]) -> str:
-        return _json({name: value for name, value in place.items() if value is not None})[1:-1]
-
-    def write_fields(event: Event) -> str:
-        return _json({name: _name_values(name, value) for name, value in list_fields(event).items()})[1:]
-
-    for line in _lines(events, write_begin, write_place, write_fields):
+    lines = _lines(
+        events,
+        lambda kind, source: _json({"kind": kind, "source": source})[:-1] + ',"line":',
+        lambda place: _json({name: value for name, value in place.items() if value is not None})[1:-1],
+        lambda event: _json(list_fields(event))[1:],
+    )
+    for line in lines:
         file.write(line)
 
 
@@ -152,10 +148,6 @@ def _lines(
     for where, event in events:
         begin = write_begin(type(event).__name__, where.source)
         yield f"{begin}{where.line},{write_place(where[2:])},{write_fields(event)}\n".encode()
-
-
-def _name_values(name: str, value: Any) -> Any:
-    return dict(value) if name == "values" else value
 
 
 FORMATS: dict[str, Format] = {  # by name, as `--format` has them

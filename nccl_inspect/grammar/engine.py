@@ -110,12 +110,11 @@ class Grammar:
 
     def find_bare(self, block: bytes, following: bool) -> list[bytes]:
         """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them."""
-        leads = (
+        return [
             lead
             for lead, productions in self._bare.items()
-            if following or not all(production.follows for production in productions)
-        )
-        return [lead for lead in leads if lead in block]
+            if lead in block and (following or not all(production.follows for production in productions))
+        ]
 
     def find_foreign(self, block: bytes) -> list[Production]:
         """Return the productions of other programs with a fixed text that may occur in a block; most have none.

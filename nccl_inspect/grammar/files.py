@@ -115,26 +115,17 @@ _FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 
 def _value(block: str, mark: str) -> str:
     """Return the first value of a key with the marks around it, without parsing the whole block."""
-    start = block.find(mark)
-    if start < 0:
-        return ""
-    start += len(mark)
-    end = block.find("\n", start)
-    return block[start:] if end < 0 else block[start:end]
+    return block.partition(mark)[2].partition("\n")[0]
 
 
 def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     own = _entries("production: " + block, name)
     event, *constants = own.get("event", ["Message"])[0].split()
     given, (layer,) = frozenset(" ".join(own.get("role", ())).split()), own.get("layer", [""])
-    wrong = (
-        [
-            f"has the unknown role '{role}'; choose from {', '.join(sorted(list_roles()))}"
-            for role in given - list_roles().keys()
-        ]
-        if given
-        else []
-    )
+    wrong = [
+        f"has the unknown role '{role}'; choose from {', '.join(sorted(list_roles()))}"
+        for role in (given - list_roles().keys() if given else ())
+    ]
     if layer and layer not in BY_NAME:
         wrong.append(f"has no such layer '{layer}'; choose from {', '.join(BY_NAME)}")
     if wrong:

@@ -7,7 +7,6 @@ that is elsewhere states it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -34,10 +33,6 @@ FOREIGN = frozenset((Layer.LOSS, Layer.WAIT))
 """What a process says of others: a failure does not begin there if one of these is known to have failed."""
 BY_NAME = {layer.name.lower(): layer for layer in Layer}  # the layers as grammar files and rules name them
 
-_OF_EVENT = {"CollectiveTimeout": Layer.WAIT, "ErrorCascade": Layer.CALL, "ProcessEnded": Layer.END}
-_OF_ECHO = {"nccl": Layer.LOSS, "torch": Layer.NONE, "launchers": Layer.LAUNCHER}
-"""By dialect the layer of what only repeats a failure (``tone=echo``)."""
-
 
 @cache
 def list_roles() -> dict[str, tuple[str, Layer | None]]:
@@ -46,15 +41,3 @@ def list_roles() -> dict[str, tuple[str, Layer | None]]:
     entries = (line.split(": ", 1) for line in text.splitlines() if line and line[0] != "#")
     named = ((name.rstrip("]").split(" ["), sentence) for name, sentence in entries)
     return {name: (sentence, BY_NAME[layer[0]] if layer else None) for (name, *layer), sentence in named}
-
-
-def layer_of(stated: str, event: str, roles: Collection[str], tone: str, dialect: str) -> Layer:
-    """Return the layer of a production."""
-    if stated:
-        return BY_NAME[stated]
-    if event in _OF_EVENT:
-        return _OF_EVENT[event]
-    for name, (_, layer) in list_roles().items() if roles else ():
-        if layer is not None and name in roles:
-            return layer
-    return _OF_ECHO.get(dialect, Layer.NONE) if tone == "echo" else Layer.RESOURCE

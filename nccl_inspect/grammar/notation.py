@@ -33,7 +33,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from sys import intern
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.util import signals
@@ -154,20 +154,6 @@ def _starts(nodes: Sequence, limit: int) -> tuple[list[str], list[str]]:
         if not starts:
             break
     return starts, ended
-
-
-def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
-    """Return the literal before a word that may be anything, and what follows the blank after that word.
-
-    None where a message of this shape does not begin so. A program's own time stamp is such a word.
-    """
-    if len(nodes) < 3:
-        return None
-    lead, word, after = nodes[:3]
-    if not (isinstance(lead, Literal) and isinstance(word, Field) and word.spec == "w" and isinstance(after, Literal)):
-        return None
-    _, blank, rest = after.text.partition(" ")
-    return (lead.text, (Literal(rest), *nodes[3:])) if blank else None
 
 
 def _words(spec: str) -> list[str]:
@@ -516,16 +502,9 @@ _PATTERN_TOKEN = compile_later(
 _NEVER = b"(?!"  # opens a negative lookahead, which a message that ends there satisfies
 
 
-class Beginning(Protocol):
-    """Holds whether bytes can be the beginning of a message."""
-
-    def __call__(self, message: bytes, end: int) -> bool:
-        """Return whether the message up to ``end`` can."""
-
-
 @lru_cache(maxsize=256)
-def beginning(pattern: bytes) -> Beginning:
-    """Return a test for beginnings of the messages that a pattern matches: ``re`` has no partial matches.
+def beginning(pattern: bytes) -> Callable[[bytes, int], bool]:
+    """Return a test whether bytes up to a place can begin a message that a pattern matches: ``re`` has no such matches.
 
     The package ``regex`` has them. It is compiled, and where Python runs without compiled packages, as in a browser,
     the pattern of a shape is rewritten instead: at the end of the message everything that is still to come counts as

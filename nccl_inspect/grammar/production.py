@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.grammar import notation
-from nccl_inspect.grammar.layers import Layer, layer_of
-from nccl_inspect.grammar.notation import Shape, Value
+from nccl_inspect.grammar.layers import BY_NAME, Layer, list_roles
+from nccl_inspect.grammar.notation import Field, Literal, Shape, Value
 from nccl_inspect.util.records import Frozen, slots
 from nccl_inspect.util.text import decode, encode
 
@@ -23,6 +24,9 @@ _TRIES = 1000  # number of non-matching messages after which compiling the patte
 
 
 Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
+_OF_EVENT = {"CollectiveTimeout": Layer.WAIT, "ErrorCascade": Layer.CALL, "ProcessEnded": Layer.END}
+_OF_ECHO = {"nccl": Layer.LOSS, "torch": Layer.NONE, "launchers": Layer.LAUNCHER}
+"""By dialect the layer of what only repeats a failure (``tone=echo``)."""
 
 
 class Details(Frozen):
@@ -112,9 +116,15 @@ class Production:
 
     @property
     def layer(self) -> Layer:
-        """Return how near to a cause the line is."""
-        tone = self.constants.get("tone", "")
-        return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
+        """Return how near to a cause the line is: as the file says, else by its event, its roles and its tone."""
+        if self.details.layer:
+            return BY_NAME[self.details.layer]
+        if self.event in _OF_EVENT:
+            return _OF_EVENT[self.event]
+        for name, (_, layer) in list_roles().items() if self.roles else ():
+            if layer is not None and name in self.roles:
+                return layer
+        return _OF_ECHO.get(self.dialect, Layer.NONE) if self.constants.get("tone") == "echo" else Layer.RESOURCE
 
     @cached_property
     def needle(self) -> bytes:
@@ -133,8 +143,11 @@ class Production:
     @cached_property
     def _beginnings(self) -> tuple[int, tuple[bytes, ...]]:
         """Return the place of a word that may be anything, else 0, and beginnings, or those of the rest after it."""
-        lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
-        return len(lead.encode()), tuple(text.encode() for text in notation.leads(nodes, limit=256))
+        place, nodes = 0, self.nodes
+        match nodes:  # a program's own time stamp is such a word
+            case Literal(lead), Field(_, "w"), Literal(after), *rest if " " in after:
+                place, nodes = len(lead.encode()), (Literal(after.partition(" ")[2]), *rest)
+        return place, tuple(text.encode() for text in notation.leads(nodes, limit=256))
 
     def may_fit(self, message: bytes) -> bool:
         """Return whether literals and beginning match: cheaper than compiling the shape."""
@@ -212,14 +225,7 @@ class Production:
     def count_matched(self, message: bytes) -> int:
         """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
         fits = notation.beginning(self.shape.pattern.encode())
-        low, high = 0, len(message)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if fits(message, middle):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_left(range(1, len(message) + 1), True, key=lambda end: not fits(message, end))
 
     def is_cut(self, message: bytes) -> bool:
         """Return whether the message is an incomplete beginning of this shape."""

@@ -222,15 +222,11 @@ def frame(job: Job, what: str) -> pandas.DataFrame:
     if what not in NAMES:
         raise ValueError(f"no table '{what}': there are {', '.join(NAMES)}")
     document = to_dict(job)
-    return _make_frame(what, document[what] if what in document else document["job"][what])
+    return make_frame(what, document[what] if what in document else document["job"][what])
 
 
-def path_frame(paths: Selection) -> pandas.DataFrame:
-    """Return paths with the columns of the document."""
-    return _make_frame("paths", entries(paths))
-
-
-def _make_frame(what: str, rows: Iterable[dict[str, Any]]) -> pandas.DataFrame:
+def make_frame(what: str, rows: Iterable[dict[str, Any]]) -> pandas.DataFrame:
+    """Return the entries of a list with the columns of the document."""
     import pandas  # for notebooks
 
     whole = schema()  # which has the columns of lists

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect, Collective, Event, ProcessEnded
+from nccl_inspect.event.types import ChannelConnect, Event, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
@@ -32,7 +32,7 @@ from nccl_inspect.util.records import Record, pick_fields
 
 _LINE_BITS = 40
 _Move: TypeAlias = Callable[[int], int]  # gives a place of a fold that which it has in the fold that takes that one in
-_PLACE = attrgetter("place")
+PLACE = attrgetter("place")  # the order of what the log has
 
 
 def position(source: int, line: int) -> int:
@@ -100,13 +100,6 @@ class Note(Record):
         if self.places is not None:
             self.places = array("q", map(move, self.places))
 
-    def add(self, later: Note, keeps_places: bool) -> None:
-        """Take in the same statement, made later."""
-        self.count += later.count
-        self.last = max(self.last, later.last)
-        for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.add_place(place, later)
-
 
 PAIRED = ("Send", "Recv")  # calls between two ranks; all others are made by all ranks of the communicator
 ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter", *PAIRED)
@@ -133,13 +126,6 @@ class Tally(Record):
     largest: int
     first: int  # place of the first
     last: int
-
-
-def count_call(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
-    """Count one call."""
-    root = call.root if call.func in ROOTED else None
-    key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
-    add_calls(tallies, {key: Tally(1, call.count, call.count, call.count, place, place)})
 
 
 def add_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally]) -> None:
@@ -189,12 +175,12 @@ class Burst(Record):
     @property
     def last(self) -> int:
         """Return the place of its last edge."""
-        return max(edge.place for edge in self.edges.values())
+        return self.final.place
 
     @property
     def final(self) -> Edge:
         """Return its last edge."""
-        return max(self.edges.values(), key=_PLACE)
+        return max(self.edges.values(), key=PLACE)
 
     @property
     def highest(self) -> int:
@@ -204,7 +190,7 @@ class Burst(Record):
     def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
-        first = min(edges.values(), key=_PLACE)
+        first = min(edges.values(), key=PLACE)
         return Burst(self.key, first.place, first.printed, edges)
 
     def join(self, later: Burst) -> None:
@@ -253,7 +239,7 @@ class ProcessLog(Record):
             burst = Burst(key, place, printed)
             self.open[key.tid] = burst
             self.begun.setdefault(key.tid, burst)
-            insort(self.steps, burst, key=_PLACE)  # lines of another thread may precede its first sound one
+            insort(self.steps, burst, key=PLACE)  # lines of another thread may precede its first sound one
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
@@ -325,10 +311,12 @@ class ProcessLog(Record):
         for key, note in later.notes.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if earlier := self.notes.get(key):
-                earlier.add(note, keeps_places=not self.process.host)
-            else:
-                self.notes[key] = note
+            earlier = self.notes.setdefault(key, note)
+            if earlier is not note:
+                earlier.count += note.count
+                earlier.last = max(earlier.last, note.last)
+                for place in (note.place, *(note.places or ())) if not self.process.host else ():
+                    earlier.add_place(place, note)
 
 
 MAX_WORDINGS = 1 << 15  # different statements of a log, on top of those that belong to its processes
@@ -495,19 +483,13 @@ def _is_plausible(event: Event) -> bool:
     )
 
 
-SEQUENCE = (
-    events.CommInit,
-    events.CommSplit,
-    events.CommNoColor,
-    events.CommShape,
-    events.CommEnd,
-    events.ChannelCounts,
-    events.RingOrder,
-    events.TreeLinks,
-    events.Connected,
-    events.NetworkInUse,
+OF_COMMUNICATORS = (
+    *(events.CommInit, events.CommSplit, events.CommNoColor),
+    *(events.NetworkInUse, events.CommShape, events.CommEnd),
 )
-"""Events whose order matters: they say which communicator a thread is busy with."""
+"""Events that say which communicator a thread is busy with, or that name one."""
+_SEQUENCE = (*OF_COMMUNICATORS, events.ChannelCounts, events.RingOrder, events.TreeLinks, events.Connected)
+"""Events whose order matters: these, and what is said of such a communicator."""
 
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
@@ -543,7 +525,7 @@ _UNKNOWN, _REFUSED = Use(UNKNOWN), Use(REFUSED)
 def _usually(production: Production, event: str, level: str) -> Use:
     """Return what is done with messages of a production, whatever they say."""
     kind = events.KINDS[event]
-    if kind in SEQUENCE:
+    if kind in _SEQUENCE:
         return Use(STEP)
     if kind is events.BootstrapInterface:
         return Use(BOOTSTRAP)
@@ -645,8 +627,11 @@ class Fold:
         elif how == REFUSED:
             self._refuse(place)
         elif how == CALL:
-            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
-            count_call(log.calls, place, text.parsed.event)
+            call = text.parsed.event if text.parsed else None
+            assert isinstance(call, events.Collective)
+            root = call.root if call.func in ROOTED else None
+            key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
+            add_calls(log.calls, {key: Tally(1, call.count, call.count, call.count, place, place)})
 
     def _note(
         self, log: ProcessLog, place: int, printed: Origin | Late, text: Text, last: int = 0, count: int = 1

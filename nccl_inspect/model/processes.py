@@ -94,7 +94,13 @@ def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Co
     logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
     processes = [communicator.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
-    if refused := _find_refused(communicators, steps):
+    refused: dict[Process, dict[str, int]] = {}  # pointers of those with more ranks that no line names than is believed
+    room = _BELIEVED + steps * _PER_STEP
+    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
+        room -= comm.nranks - len(comm.members)
+        for member in comm.members.values() if room < 0 else ():
+            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
+    if refused:
         processes = [communicator.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
@@ -118,17 +124,6 @@ def _beyond(logs: Sequence[ProcessLog]) -> dict[Process, dict[str, int]]:
             if comm_id in gone:
                 beyond.setdefault(process, {}).setdefault(comm, place)
     return beyond
-
-
-def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
-    """Return the pointers of communicators with more ranks that no line names than a log of that size is believed."""
-    refused: dict[Process, dict[str, int]] = {}
-    room = _BELIEVED + steps * _PER_STEP
-    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
-        room -= comm.nranks - len(comm.members)
-        for member in comm.members.values() if room < 0 else ():
-            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
-    return refused
 
 
 def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
@@ -218,8 +213,12 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
         notes: dict[object, Note] = {}
         for key, whole in log.notes.items():
             went_wrong = whole.level in STATEMENTS or isinstance(whole.event, events.ErrorCascade)
-            if note := _cut_note(whole, *((bootstrap, next_bootstrap) if went_wrong else (begin, end))):
-                notes[key] = note
+            since, until = (bootstrap, next_bootstrap) if went_wrong else (begin, end)
+            # As far as it was made between two places, by its first and last: that of two lives is of the last.
+            if since <= whole.place < until:
+                notes[key] = whole
+            elif whole.place < since <= whole.last < until:
+                notes[key] = replace(whole, place=whole.last)
         lives.append(
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
@@ -268,15 +267,6 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
                 return True
             left.discard(comm)
     return False
-
-
-def _cut_note(note: Note, begin: int, end: int) -> Note | None:
-    """Return a statement as far as it was made between two places; None if it was not, by its first and last."""
-    if note.last < begin or note.place >= end:
-        return None
-    if begin <= note.place:
-        return note
-    return replace(note, place=note.last) if note.last < end else None
 
 
 def raised_by(

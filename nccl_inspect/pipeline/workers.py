@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -109,13 +111,10 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
     if jobs <= 1:
         return []
     share = math.ceil(total / (jobs - 1 + _FIRST))
-    return _share_files(inputs_found, [math.ceil(share * _FIRST), *[share] * (jobs - 1)])
-
-
-def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
     groups: list[list[Part]] = [[]]
-    room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
-    for file in logs:
+    room = math.ceil(share * _FIRST)
+    slack = room // _SLACK
+    for file in inputs_found:
         start, left = 0, file.size or 0
         can_cut = left > room + slack and len(groups) < jobs and _is_plain(file.place)
         while left > room + slack and len(groups) < jobs:
@@ -130,7 +129,7 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
                 left -= cut - start
                 start = cut
             groups.append([])
-            room = shares[len(groups) - 1]
+            room = share
         problem = (file.problem.what, file.problem.hint) if file.problem else None
         groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem, file.without))
         room -= left
@@ -152,12 +151,12 @@ def _is_plain(place: Place | None) -> bool:
         return False
 
 
-def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
+def _read(place: Place | None, start: int) -> bytes:
     if place is None:
         return b""
     with place.open("rb", 0) as file:
         file.seek(start)
-        return file.read(size) or b""
+        return file.read(BLOCK) or b""
 
 
 def open_part(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]:
@@ -169,18 +168,15 @@ def open_part(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.So
         as_planned = replace(file, name=part.name, open=lambda: check_size(file.open(), part.size))
         yield from blocks.open_file(as_planned, progress)
     else:
-        place = part.place
-        yield blocks.Source(part.name, lambda: check_size(_read_part(place, part, progress), part.size), is_cut=True)
+        data = partial(_read_part, part.place, part.start, part.end or sys.maxsize)
+        yield blocks.Source(
+            part.name, lambda: check_size(streams.count_lengths(data(), progress), part.size), is_cut=True
+        )
 
 
-def _read_part(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:
-    try:
-        with place.open("rb", 0) as file:
-            file.seek(part.start)
-            left = part.end - part.start if part.end is not None else None
-            while data := file.read(BLOCK if left is None else min(BLOCK, left)):
-                yield data
-                progress(len(data))
-                left = None if left is None else left - len(data)
-    except OSError as error:
-        raise StreamError(error.strerror or str(error), "check the file") from None
+def _read_part(place: Place, at: int, end: int) -> Pieces:
+    with place.open("rb", 0) as file:
+        file.seek(at)
+        while data := file.read(min(BLOCK, end - at)):
+            yield data
+            at += len(data)

@@ -210,18 +210,16 @@ def require_platform(name: str) -> Platform:
     """Return the platform that a user names."""
     if platform := find(name):
         return platform
-    raise NcclInspectError(f"no platform '{name}'", _suggest_name(_file_name(name)))
-
-
-def _suggest_name(plain: str) -> str:
-    """Return what to do about a name that is not known: machines with other GPUs are not suggested."""
-    if sizes := [names for names in sorted(load_platforms()) if names.startswith(f"{plain}.")]:
-        return f"its sizes are {', '.join(sizes)}"
-    models = {*_MODEL.findall(plain)}
+    plain = _file_name(name)
+    models = {*_MODEL.findall(plain)}  # machines with other GPUs are not suggested
     names = sorted(name for name in load_platforms() if not models or models & {*_MODEL.findall(name)})
-    if not names:
-        return f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
-    return suggestion(plain, names) or "known are " + ", ".join(names)
+    if sizes := [names for names in sorted(load_platforms()) if names.startswith(f"{plain}.")]:
+        hint = f"its sizes are {', '.join(sizes)}"
+    elif names:
+        hint = suggestion(plain, names) or "known are " + ", ".join(names)
+    else:
+        hint = f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
+    raise NcclInspectError(f"no platform '{name}'", hint)
 
 
 _LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")  # settings that keep GPUs from P2P that NCCL would use

@@ -218,17 +218,6 @@ def _with(name: bytes, text: bytes) -> list[bytes]:
     return lines
 
 
-def with_tail(
-    text: bytes, size: int, picked: Sequence[tuple[int, bytes]]
-) -> tuple[list[tuple[int, bytes]], Iterator[tuple[int, bytes, bool]]]:
-    """Return the picked lines before the tail, and the tail with as many others as are kept, each marked if picked."""
-    taken = {index for index, _ in picked}
-    begin = _begin_of_tail(size, taken)
-    ending = enumerate(text.rsplit(b"\n", size - begin)[begin - size :], begin)
-    early = [(index, line) for index, line in picked if index < begin]
-    return early, ((index, line, index in taken) for index, line in ending)
-
-
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: exceptions.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
@@ -313,14 +302,6 @@ class Records:
         return RecordFrame(prefix.stated_by(origin, stated), time, 0, 0, stamp, is_proven=True)
 
 
-def clock_of(line: bytes) -> bytes:
-    """Return the time of day of an object, which is before or behind the line in it."""
-    mark = line.find(MARK)
-    begin, end = line.rfind(b'"', 0, mark), line.find(b'"', mark)
-    clock = _CLOCK.search(line[:begin]) or _CLOCK.search(line, end)
-    return clock[0] if clock else b""
-
-
 def _read_form(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
     """Return what an object states, if that is the same whatever line and time of day it has."""
     inners = envelopes.contents(line)
@@ -403,7 +384,12 @@ class _Printer(NamedTuple):
         """Return who printed a line, by the size of its prefix."""
         if self.frame is None:
             return self.origin
-        return Late(self.frame, clock_of(line) if isinstance(self.frame, RecordFrame) else line[:size])
+        if not isinstance(self.frame, RecordFrame):
+            return Late(self.frame, line[:size])
+        mark = line.find(MARK)  # the time of day of an object is before or behind the line in it
+        begin, end = line.rfind(b'"', 0, mark), line.find(b'"', mark)
+        clock = _CLOCK.search(line[:begin]) or _CLOCK.search(line, end)
+        return Late(self.frame, clock[0] if clock else b"")
 
 
 _CHANNEL = b"INFO Channel "
@@ -460,7 +446,11 @@ class BulkScanner(Scanner):
         last_of: dict[bytes, int] = {}  # the last line with a prefix, as far as it continued an edge
         scanned = unknown = 0  # lines that the scanner counts; others that no production knows
         texts, templates = self._texts.young, self._templates
-        without = self._choose_masking(cleaned)
+        # Where most lines have a time, few have the same prefix: it is taken from them.
+        if self.wrapped and cleaned and cleaned[len(cleaned) // 2].startswith(b"{"):
+            without: Callable[[bytes], bytes] | None = self._records.strip_form
+        else:
+            without = self._timed.mask_time if self._timed.tells(cleaned) else None
         for at, line in enumerate(map(without, cleaned) if without else cleaned):
             head, is_connection, rest = line.partition(_CONNECTS)
             edges = edges_of.get(head) if is_connection else None
@@ -516,12 +506,6 @@ class BulkScanner(Scanner):
             if printer.lines.last[0] < numbers[at]:
                 printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
         counts.add(len(cleaned) - scanned, unknown)
-
-    def _choose_masking(self, lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
-        """Return what takes the time from lines, where most have one: then few have the same prefix."""
-        if self.wrapped and lines and lines[len(lines) // 2].startswith(b"{"):
-            return self._records.strip_form
-        return self._timed.mask_time if self._timed.tells(lines) else None
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
         """Return who printed a line with this head."""
@@ -604,8 +588,13 @@ class BulkScanner(Scanner):
         if counts.tracebacks or exceptions.TRACEBACK in signs:
             wanted = with_frames(text, picked, counts.tracebacks)
         else:
-            early, wanted = with_tail(text, size, picked)
+            # The picked lines before the tail, and the tail with as many others as are kept.
+            taken = {index for index, _ in picked}
+            begin = _begin_of_tail(size, taken)
+            early = [(index, line) for index, line in picked if index < begin]
             self._each([numbers[index] for index, _ in early], [line for _, line in early], counts, block)
+            ending = enumerate(text.rsplit(b"\n", size - begin)[begin - size :], begin)
+            wanted = ((index, line, index in taken) for index, line in ending)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(numbers[index], line, counts, block.keep)

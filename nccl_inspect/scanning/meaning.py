@@ -32,19 +32,13 @@ _OF_SAMPLE = 0.5  # what a word counts that only samples have: a field may hold 
 
 
 def similar_message(text: str, grammar: Grammar) -> Meaning | None:
-    """Return the known message that has most of the words of a text, without fields; None when none is near."""
-    level, message = without_prefix(text)
-    production = _with_words(message, grammar)
-    if production is None:
-        return None
-    sample = max(
-        production.samples, key=lambda candidate: SequenceMatcher(None, candidate, message).ratio(), default=""
-    )
-    return Meaning(production, None, level, message, [], sample)
+    """Return the known message that has most of the words of a text in their order, without fields.
 
-
-def _with_words(message: str, grammar: Grammar) -> Production | None:
-    """Return the production that has most of the words of a message in their order; rare words count more."""
+    None where none is near; rare words count more.
+    """
+    line = encode(text.strip("\r\n"))
+    level, _, rest = parts[1].partition(b" ") if (parts := _split_line(line)) else (b"", b"", line)
+    message = decode(rest)
     texts = {one: _words(_FIELD.sub(" ", one.line)) for one in grammar.productions}
     places = Counter(word for text in texts.values() for word in set(text))
     words = _words(message)
@@ -64,8 +58,10 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
 
     most = sorted(texts, key=lambda one: -sum(weights[word] for word in weights.keys() & texts[one]))
     best = max(most[:_CANDIDATES], key=likeness)
-    total = sum(weights[word] for word in words)
-    return best if likeness(best)[0] >= max(_SHARE * total, _LEAST) else None
+    if likeness(best)[0] < max(_SHARE * sum(weights[word] for word in words), _LEAST):
+        return None
+    sample = max(best.samples, key=lambda candidate: SequenceMatcher(None, candidate, message).ratio(), default="")
+    return Meaning(best, None, decode(level) or None, message, [], sample)
 
 
 def _words(text: str) -> list[str]:
@@ -206,16 +202,6 @@ def _split_line(line: bytes) -> tuple[bytes, bytes] | None:
     """Return a line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
     rest = prefix.read_unprefixed(line)
     return prefix.split(line) if rest is None else (b"", rest)
-
-
-def without_prefix(text: str) -> tuple[str | None, str]:
-    """Return the level of a line, if it has one, and its message."""
-    line = encode(text.strip("\r\n"))
-    parts = _split_line(line)
-    if parts is None:
-        return None, decode(line)
-    level, _, message = parts[1].partition(b" ")
-    return decode(level), decode(message)
 
 
 def releases(production: Production) -> str:

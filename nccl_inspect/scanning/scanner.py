@@ -322,21 +322,12 @@ class Scanner:
     def _text(self, rest: bytes, origin: Origin) -> Text:
         if known := self._texts.recall(rest):
             return known
-        key, message = rest, rest.partition(b" ")[2]
+        key, (level, _, message) = rest, rest.partition(b" ")
         if self.wrapped and len(envelopes.without_trailer(message)) < len(message):
             key += _TRAILED if origin.wrapped else _UNTRAILED  # the printer decides what it means
         known = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
         if known is not None:
             return known
-        text = self._meaning(rest, key)
-        if text.parsed:
-            self.productions.add(text.parsed.production)
-        self._texts.keep(key, text)
-        return text
-
-    def _meaning(self, rest: bytes, key: bytes) -> Text:
-        """Return what level and message mean that are remembered by this key."""
-        level, _, message = rest.partition(b" ")
         if len(key) > len(rest) and key.endswith(_TRAILED):
             shorter = envelopes.without_trailer(message)
             if self._grammar.parse(shorter) or not self._grammar.parse(message):
@@ -345,7 +336,11 @@ class Scanner:
             message = envelopes.without_entities(message)
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
-        return Text(intern(level.decode("ascii")), message, parsed, glued)
+        if parsed:
+            self.productions.add(parsed.production)
+        text = Text(intern(level.decode("ascii")), message, parsed, glued)
+        self._texts.keep(key, text)
+        return text
 
 
 def _find_part(line: bytes) -> Inner | None:

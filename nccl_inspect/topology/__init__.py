@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -191,26 +192,17 @@ def topologies(job: Job) -> list[Topology]:
         and event.value("node") == "GPU"
         for host in notice.hosts
     )
-    topology = [topology for host, lines in lines_by_host.items() if (topology := _topology_of_host(host, lines))]
-    return [*topology, *_matrix_in_log(job)]
-
-
-def _matrix_in_log(job: Job) -> list[Topology]:
-    """Return what ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
-
-    Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
-    with fewer GPUs than the job uses on one host is none of the job.
-    """
+    found = [topology for host, lines in lines_by_host.items() if (topology := _topology_of_host(host, lines))]
+    # Launchers and collectors put something before each line of the matrix, and those of several machines may be mixed.
     rows = nvidia_smi.on_hosts(job, "topology-matrix")
-    if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
-        return []  # none, or two that differ: the head begins with GPU0 as the first row does
-
-    try:
+    if rows.lines and len({row.split()[0] for row in rows.lines}) >= len(rows.lines) - 1:
+        # It is whole, and of one kind of machines: the head begins with GPU0 as the first row does.
         plain, source = _ANSI.sub("", "\n".join(sorted(rows.lines))), next(iter(rows.lines.values())).evidence[0].source
-        matrix = _read_matrix(plain, source)
-    except TopologyError:
-        return []
-    return [replace(matrix, proven=rows.proven)] if matrix.gpus >= nvidia_smi.most_gpus(job) else []
+        with suppress(TopologyError):
+            matrix = _read_matrix(plain, source)
+            if matrix.gpus >= nvidia_smi.most_gpus(job):  # one with fewer is none of the job
+                found.append(replace(matrix, proven=rows.proven))
+    return found
 
 
 _Path: TypeAlias = tuple[str, str, int, object, str]  # node, id, hops, bandwidth and class

@@ -58,20 +58,10 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, name: str) -> Topology:
-    """Read the tree, or the graphs.
+    """Read the tree, or the graphs; without entities, which could blow up.
 
     Raises:
         TopologyError: it is not well-formed XML, or holds no GPU, ring or tree.
-    """
-    root = parse_document(text, name)
-    return _read_tree(root, name) if root.tag == "system" else _read_graphs(root, name)
-
-
-def parse_document(text: str, name: str) -> Element:
-    """Return the root element of a document, read without entities, which could blow up.
-
-    Raises:
-        TopologyError: it is not well-formed XML.
     """
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
@@ -84,7 +74,7 @@ def parse_document(text: str, name: str) -> Element:
         ) from None
     except (ParseError, ValueError) as error:
         raise TopologyError(f"{name}: damaged XML ({error})", "copy the whole file that NCCL wrote") from None
-    return root
+    return _read_tree(root, name) if root.tag == "system" else _read_graphs(root, name)
 
 
 def number(element: Element, name: str) -> int | None:

@@ -35,7 +35,7 @@ def origin_of(line: str) -> prefix.Origin:
 
 def lines_of(data: bytes) -> list[bytes]:
     (source,) = blocks.find(data)
-    return [line for block in blocks.blocks(source) for line in block]
+    return [line for block in blocks.cut(blocks.raw_blocks(source)) for line in block]
 
 
 def show_job(job: Job) -> tuple[object, ...]:

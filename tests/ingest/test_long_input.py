@@ -72,7 +72,7 @@ def test_lines_are_given_as_soon_as_they_are_there() -> None:
     with os.fdopen(ours, "rb") as stream:
         os.write(theirs, b"first\nsecond\nthi")
         source = next(blocks.find(stream))
-        found = blocks.blocks(source)
+        found = blocks.cut(blocks.raw_blocks(source))
         assert next(found).lines == [b"first", b"second"]
         os.write(theirs, b"rd\n")
         assert next(found).lines == [b"third"]

@@ -16,7 +16,7 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.model.inventory import Gpu, parse_bracket
-from nccl_inspect.topology.nccl_xml import parse_document
+from nccl_inspect.topology.nccl_xml import read as read_xml
 
 NVSWITCH, WITH_NICS, OLD_NICS = (
     (TESTS / "data" / f"{name}.nvidia-smi-topo.txt").read_text(encoding="utf-8")
@@ -225,7 +225,7 @@ def test_what_is_no_topology_is_an_error_of_one_line(tmp_path: Path) -> None:
             read(tmp_path, text)
         assert "\n" not in str(caught.value), text
     with pytest.raises(TopologyError, match="a document type"):
-        parse_document(bomb, "x")
+        read_xml(bomb, "x")
 
 
 @pytest.mark.slow

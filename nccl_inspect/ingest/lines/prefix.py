@@ -221,8 +221,7 @@ def pieces(line: bytes, origin: Origin) -> list[bytes]:
 
 def read_unprefixed(line: bytes) -> bytes | None:
     """Return level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
-    match = _ALONE.match(line)
-    return line[5:] if match else None
+    return line[5:] if _ALONE.match(line) else None
 
 
 _ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
@@ -274,15 +273,5 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
     fields = Stated(origin.time, origin.label, origin.rank)
     fields = stated if fields == NOTHING else fields.add_outer(stated)
     host = " ".join(_marks(fields)) if is_masked(origin.process) else origin.process.host
-    return Origin(
-        origin.head,
-        Process(host, origin.process.pid, fields.label or ""),
-        origin.tid,
-        origin.device,
-        fields.time,
-        origin.location,
-        fields.label,
-        fields.rank,
-        True,
-        origin.lead,
-    )
+    process = Process(host, origin.process.pid, fields.label or "")
+    return origin._replace(process=process, time=fields.time, label=fields.label, rank=fields.rank, wrapped=True)

@@ -106,7 +106,7 @@ def _problem(error: StreamError | OSError) -> StreamError:
 
 
 def raw_blocks(source: Source) -> Iterator[bytes]:
-    """Yield the bytes of a source, unpacked, in pieces of at most about :data:`BLOCK` bytes.
+    """Yield the bytes of a source, unpacked by their first bytes, not by its name, in pieces of about a block.
 
     Raises:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
@@ -166,20 +166,12 @@ class Lines:
         return self._text.count(b"\n") + 1 if self._lines is None and self._text is not None else len(self.lines)
 
 
-def blocks(source: Source) -> Iterator[Lines]:
-    """Yield the lines of a source without their line ends, as they come, in lists of at most about :data:`BLOCK` bytes.
-
-    Compressed data is recognized by its first bytes, not by its name; torn lines are put together again where the first
-    :data:`~nccl_inspect.ingest.lines.torn.LOOK_AHEAD` bytes show that the source is torn.
-
-    Raises:
-        NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
-    """
-    yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
-
-
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
-    """Yield the lines in pieces of a source."""
+    """Yield the lines in pieces of a source, as they come; torn ones are put together again.
+
+    Args:
+        look: bytes at its beginning that show whether it is torn.
+    """
     rest, size, seen, ends = b"", 0, 0, 0
     several = streams.grown(pieces)
     for taken in several:
@@ -224,7 +216,7 @@ def records_of(source: Source, turned: bool = False, as_it_is: bool = False) -> 
     """Yield the lines of a source, also those in an export, then the error that ended it if there was one."""
     try:
         if source.is_cut or as_it_is:
-            yield from blocks(source)
+            yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
             return
         head, data = streams.peek(raw_blocks(source), tells)
         reader = reader_of(head[: streams.HEAD], turned)

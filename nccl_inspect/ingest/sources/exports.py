@@ -13,6 +13,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -154,9 +155,14 @@ class Document(LineReader):
             if not ended and left < (_MAX_TEXT if sign == '"' else _MAX_RECORD):
                 self._wanted = 2 * left
                 return None
-            if sign == '"':
-                return self._broken_off(ended)
-            return self._enter(sign) if len(self._frames) < _MAX_DEPTH else self._as_it_is(ended)
+            if sign != '"':
+                return self._enter(sign) if len(self._frames) < _MAX_DEPTH else self._as_it_is(ended)
+            text, line_end, _ = self._text[self._at :].rpartition("\\n")  # a string without an end: its whole lines
+            with suppress(ValueError):
+                value = json.loads(text + '"', strict=False) if line_end else ""
+                if _MARK in value:
+                    return self._read_value('"', value, len(self._text))
+            return self._as_it_is(ended)
         if isinstance(value, str) and self._key is None:
             colon = _COLON.match(self._text, end)
             if colon is None and not ended and _BLANK.match(self._text, end):
@@ -169,22 +175,16 @@ class Document(LineReader):
                 return []
         return self._read_value(sign, value, end)
 
-    def _broken_off(self, ended: bool) -> list[Numbered] | None:
-        """Return a string without an end: its whole lines."""
-        text, end, _ = self._text[self._at :].rpartition("\\n")
-        try:
-            value = json.loads(text + '"', strict=False) if end else ""
-        except ValueError:
-            value = ""
-        return self._read_value('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
-
     def _read_value(self, sign: str, value: Any, end: int) -> list[Numbered]:
         """Return what a whole value gives."""
-        record = None
+        record: Any = None
         if self._key in _CONTEXT:
             self._frames[-1].context[self._key] = value
+        elif isinstance(value, str):  # the text of a line
+            record = value if _MARK in value or (self._frames and self._key is None) else None
         else:
-            record = self._record(value)
+            row = self._row(value) if isinstance(value, list) else value
+            record = row if isinstance(row, dict) and self._place_of_message(row) else None
             if record is None and isinstance(value, dict | list) and value and len(self._frames) < _MAX_DEPTH:
                 return self._enter(sign)
         lines = [] if record is None else self._lines(value, record, end)
@@ -198,14 +198,6 @@ class Document(LineReader):
         self._key = None
         self._go_to(self._at + 1)
         return []
-
-    def _record(self, value: Any) -> Any:
-        """Return the record that a value is: an object, or the text of a line; None when it is neither."""
-        if isinstance(value, str):
-            return value if _MARK in value or (self._frames and self._key is None) else None
-        if isinstance(value, list):
-            value = self._row(value)
-        return value if isinstance(value, dict) and self._place_of_message(value) else None
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Return where the message of a record stands; empty when it is none."""

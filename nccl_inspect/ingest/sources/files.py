@@ -190,9 +190,19 @@ def _stream(stream: Any) -> File:
     )
 
 
-def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
-    is_folder = os.path.isdir(path)  # noqa: PTH112 - that of a path raises where a name is too long
-    return find_in_folder(path, beside, passed) if is_folder else [find_regular(path)]
+def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:
+    """Yield a file, or the files below a folder in the natural order of their names, without what is hidden there."""
+    if not os.path.isdir(path):  # noqa: PTH112 - that of a path raises where a name is too long
+        yield find_regular(path)
+        return
+    problems: list[OSError] = []
+    found = [file for inner in walk_folder(path, problems) if (file := find_entry(path, inner, beside, passed))]
+    for problem in problems:
+        name = os.fspath(problem.filename or path)
+        found.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
+    if not found:
+        yield unreadable(str(path), "the folder holds no log", "name the files, or give them the suffix .log")
+    yield from sorted(found, key=lambda file: log_detection.natural(file.name))
 
 
 def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
@@ -265,25 +275,6 @@ _SPECIAL = {
     stat.S_IFDIR: log_detection.FOLDER_LINK,
 }
 _LINKS = {errno.ENOENT: log_detection.NO_LINK, errno.ELOOP: log_detection.LOOP}
-_DENIED = "no read permission"
-
-
-def find_in_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:
-    """Yield the files below a folder, in the natural order of their names.
-
-    Args:
-        folder: where to look; what is hidden there counts for nothing.
-        beside: decides which files that are not logs are wanted.
-        passed: called with the name of each other file and the reason.
-    """
-    problems: list[OSError] = []
-    files = [file for path in walk_folder(folder, problems) if (file := find_entry(folder, path, beside, passed))]
-    for problem in problems:
-        name = os.fspath(problem.filename or folder)
-        files.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
-    if not files:
-        yield unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
-    yield from sorted(files, key=lambda file: log_detection.natural(file.name))
 
 
 def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
@@ -308,11 +299,10 @@ def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) ->
         with path.open("rb", buffering=0) as stream:
             head = stream.read(HEAD)
     except OSError as error:
+        what = "no read permission" if isinstance(error, PermissionError) else error.strerror or str(error)
         if error.errno in _LINKS or not log_detection.is_plausible(inside):
-            denied = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
-            passed(str(path), _LINKS.get(error.errno or 0, denied))
+            passed(str(path), _LINKS.get(error.errno or 0, what))
             return None
-        what = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
         return unreadable(str(path), what, "check its mode and owner")
     is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
     if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):

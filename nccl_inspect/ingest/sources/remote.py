@@ -73,23 +73,19 @@ def find(url: str) -> list[tuple[Remote, bool]]:
         if not found:
             raise StreamError("no object matches", "check the pattern and the bucket")
         objects = []
-        for own, (name, info) in found.items():
-            is_folder = info["type"] == "directory"
-            objects += _below(system, name, url) if is_folder else [(Remote(own, info["size"]), False)]
+        for own, (prefix, info) in found.items():
+            if info["type"] != "directory":
+                objects.append((Remote(own, info["size"]), False))
+                continue
+            before = len(objects)
+            for name, inner in system.find(prefix, detail=True).items():
+                inside = name.removeprefix(prefix).lstrip("/")
+                named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
+                if inner["type"] == "file" and named and not log_detection.is_left_out(inside):
+                    objects.append((Remote(_name_remote(system, name, url), inner["size"]), True))
+            if len(objects) == before:
+                raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
     return sorted(objects, key=lambda entry: log_detection.natural(entry[0].url))
-
-
-def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
-    infos = system.find(prefix, detail=True)
-    objects = []
-    for name, info in infos.items():
-        inside = name.removeprefix(prefix).lstrip("/")
-        named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
-        if info["type"] == "file" and named and not log_detection.is_left_out(inside):
-            objects.append((Remote(_name_remote(system, name, url), info["size"]), True))
-    if not objects:
-        raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
-    return objects
 
 
 def _name_remote(system: Any, name: str, url: str) -> str:

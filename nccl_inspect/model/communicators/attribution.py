@@ -22,7 +22,7 @@ from typing import TypeAlias
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators import communicator
-from nccl_inspect.model.communicators.communicator import Claims, Communicator, Member, ProcessMembers
+from nccl_inspect.model.communicators.communicator import Claims, Member, ProcessMembers
 from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
@@ -242,11 +242,20 @@ class _ProcessWork:
                 self._take(burst, member, communicator.RINGS_AND_TREES)
         self.units: list[Unit] = []  # those that are not decided yet, in their order
         for unit in sorted(self._form_units(), key=lambda unit: unit.burst.place):
-            if unit.left:
-                self.units.append(unit)
-                self._want(unit)
-            else:
+            if not unit.left:
                 self._give_up(unit)
+                continue
+            self.units.append(unit)
+            conn = unit.burst.key.conn
+            if conn is None or unit.is_divisible:
+                continue
+            for key in unit.left:  # which of them have what it wants, and will have it
+                used, wanting = self._used[key, conn], self._wanting[key, conn]
+                for edge in unit.burst.edges.values():
+                    ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
+                    wanting.setdefault(ends, []).append((unit, edge.channels))
+                    if used.get(ends, 0) & edge.channels:
+                        unit.lost.add(key)
 
     def _form_units(self) -> Iterator[Unit]:
         """Yield bursts that one communicator can have, and the connections of others by what they fit.
@@ -283,19 +292,6 @@ class _ProcessWork:
     def _find(self, burst: Burst) -> dict[int, Member]:
         members = self._candidates.find(burst.edges.values(), burst.key.rank, burst.place)
         return {id(member): member for member in members}
-
-    def _want(self, unit: Unit) -> None:
-        """Find out which candidates have what a unit wants, and will have it."""
-        conn = unit.burst.key.conn
-        if conn is None or unit.is_divisible:
-            return
-        for key in unit.left:
-            used, wanting = self._used[key, conn], self._wanting[key, conn]
-            for edge in unit.burst.edges.values():
-                ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
-                wanting.setdefault(ends, []).append((unit, edge.channels))
-                if used.get(ends, 0) & edge.channels:
-                    unit.lost.add(key)
 
     def _take(
         self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False
@@ -343,10 +339,6 @@ class _ProcessWork:
         self._questions = MAX_QUESTIONS
         # What could not be decided before the first guess depends on it.
         self._guesses = True
-
-        def likely_turn(member: Member) -> tuple[bool, float, int]:
-            return bool(member.bursts), self._turns.get(id(member.communicator), math.inf), member.first.place
-
         self._result.guessed.update(id(unit.burst) for unit in self.units)
         self._result.paired.update(id(unit.burst) for unit in self.units if _is_same_pair(unit))
         while self.units:
@@ -355,7 +347,11 @@ class _ProcessWork:
                 break
             unit = self.units.pop(0)
             self._questions -= len(unit.left)
-            self._assign(unit, min(unit.left.values(), key=likely_turn))
+            likely = min(
+                unit.left.values(),
+                key=lambda one: (bool(one.bursts), self._turns.get(id(one.communicator), math.inf), one.first.place),
+            )
+            self._assign(unit, likely)
             self.settle()
 
     def _decide(self, unit: Unit) -> bool:
@@ -414,11 +410,8 @@ class _ProcessWork:
 def _is_same_pair(unit: Unit) -> bool:
     """Return whether a unit joins the same ranks in each candidate: which one it is then tells nothing about paths."""
     ends = {end for edge in unit.burst.edges.values() for end in (edge.event.src, edge.event.dst) if end is not None}
-    joined = {tuple(_global_end(member.communicator, end) for end in ends) for member in unit.left.values()}
+    joined = set()
+    for comm in (member.communicator for member in unit.left.values()):
+        known = [comm.global_rank(end) if comm and comm.world else None for end in ends]
+        joined.add((*known, id(comm) if None in known else None))
     return len(joined) == 1
-
-
-def _global_end(comm: Communicator | None, rank: int) -> object:
-    """Return the global rank; a value of its own where the log does not show it."""
-    known = comm.global_rank(rank) if comm is not None and comm.world is not None else None
-    return (id(comm), rank) if known is None else known

@@ -18,24 +18,17 @@ from dataclasses import field
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.model.fold import Burst, ProcessLog, Step, source_and_line
+from nccl_inspect.model.fold import OF_COMMUNICATORS, PLACE, Burst, ProcessLog, Step, source_and_line
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Record, Slotted
 
-_OF_COMMUNICATORS = (
-    *(events.CommInit, events.CommSplit, events.CommNoColor),
-    *(events.NetworkInUse, events.CommShape, events.CommEnd),
-)
-"""Events that say which communicator a thread is busy with, or that name one."""
 RINGS_AND_TREES = 0  # the connection set of collectives
 SEND_RECV = 1  # that of send/recv, of which no line says that it is complete
-_PLACE = attrgetter("place")
 
 
 # The communicators of one process
@@ -172,7 +165,7 @@ class _Walk:
     def take(self, step: Step | Burst) -> None:
         """Take in what says which communicator a thread is busy with, or give a line to that communicator."""
         tid = step.printed.tid
-        if isinstance(step, Burst) or not isinstance(step.event, _OF_COMMUNICATORS):
+        if isinstance(step, Burst) or not isinstance(step.event, OF_COMMUNICATORS):
             if not (member := self._building.get(tid)) or not _give(member, step):
                 self._waiting[tid].append(step)
             return
@@ -257,7 +250,7 @@ class _Walk:
                     if len(members) == 1:
                         _give(members[0], step)
             result.by_caller |= len(loose) > begin and tid in result.callers
-        loose.sort(key=_PLACE)
+        loose.sort(key=PLACE)
         if len({member.gpu.device for member in result.members}) == 1:
             # Where one began or was destroyed: an abort may come from another thread while connections are made.
             went_on = max(
@@ -324,14 +317,6 @@ def read_claims(event: events.ChannelConnect) -> Claims:
     return Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
 
 
-def claims(member: Member) -> dict[int, list[Claims]]:
-    """Return what the connections that a member made inside its START and COMPLETE say of its neighbours."""
-    made = (read_claims(edge.event) for burst in member.bursts for edge in burst.edges.values())
-    return group_values(
-        (claim.other, claim) for claim in made if claim.other is not None and claim.other != member.rank
-    )
-
-
 class Joiner:
     """Puts members of one size together.
 
@@ -341,7 +326,13 @@ class Joiner:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._claims = {id(member): claims(member) for member in members}
+        self._claims: dict[int, dict[int, list[Claims]]] = {}
+        """By member what the connections that it made inside its START and COMPLETE say of its neighbours."""
+        for member in members:
+            made = (read_claims(edge.event) for burst in member.bursts for edge in burst.edges.values())
+            self._claims[id(member)] = group_values(
+                (claim.other, claim) for claim in made if claim.other is not None and claim.other != member.rank
+            )
 
     def groups(self) -> list[list[Member]]:
         """Return the members of each communicator, or of each piece of one."""

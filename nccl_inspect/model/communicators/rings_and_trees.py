@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter, itemgetter, ne
+from operator import itemgetter, ne
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator, Member
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold import PLACE, Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.util.grouping import group_values
@@ -147,7 +147,7 @@ class LayoutLines:
         return [step for member in self._members.values() for step in member.layout]
 
     def _quote_first(self, steps: Iterable[Step]) -> list[Evidence]:
-        first = min(steps, key=attrgetter("place"), default=None)
+        first = min(steps, key=PLACE, default=None)
         return [self._evidence(first)] if first and self._evidence else []
 
 
@@ -165,17 +165,13 @@ def _connections(comm: Communicator) -> list[events.Connected]:
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
     """Return what it has besides rings and trees, as far as lines show: NVLS, NVLS tree, PAT, CollNet."""
     connected = {line.what for line in _connections(comm)}
-    nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
-    return [
-        name
-        for name, there in (
-            ("NVLS", nvls),
-            ("NVLS tree", "NVLS tree" in connected),
-            ("PAT", "binomial trees" in connected),
-            ("CollNet", "collnet + chain" in connected or bool(collnet)),
-        )
-        if there
-    ]
+    there = {
+        "NVLS": any(member.counts and member.counts.nvls for member in comm.members.values()),
+        "NVLS tree": "NVLS tree" in connected,
+        "PAT": "binomial trees" in connected,
+        "CollNet": "collnet + chain" in connected or bool(collnet),
+    }
+    return [name for name, is_there in there.items() if is_there]
 
 
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
@@ -210,27 +206,22 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
         if len(orders) > 1:
             rings.append(Contradiction(channel, tuple(orders.values()), RINGS))
     torn: list[Contradiction] = []
-    for tree, channels in printed:
-        links = _list_torn(tree)
-        torn += [Contradiction(channel, ranks, below) for ranks, below in links for channel in channels]
+    for tree, channels in printed:  # the links that only one of their ranks prints: first the rank that does
+        of_rank = {rank: links for rank, links in tree if rank == links[-2]}
+        above = [
+            (rank, links[-1])
+            for rank, links in of_rank.items()
+            if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
+        ]
+        below = {
+            (rank, child)
+            for rank, links in of_rank.items()
+            for child in links[:-2]
+            if child in of_rank and of_rank[child][-1] != rank
+        }
+        for what, found in ((_ABOVE, above), (_BELOW, below)):
+            torn += [Contradiction(channel, link, what) for link in sorted(found) for channel in channels]
     return [*rings, *sorted(torn, key=itemgetter(0))]
-
-
-def _list_torn(tree: Tree) -> list[tuple[tuple[int, int], str]]:
-    """Return the links that only one of their ranks prints: first the rank that does, then the other, and the place."""
-    of_rank = {rank: links for rank, links in tree if rank == links[-2]}
-    above = [
-        (rank, links[-1])
-        for rank, links in of_rank.items()
-        if links[-1] in of_rank and rank not in of_rank[links[-1]][:-2]
-    ]
-    below = {
-        (rank, child)
-        for rank, links in of_rank.items()
-        for child in links[:-2]
-        if child in of_rank and of_rank[child][-1] != rank
-    }
-    return [*((link, _ABOVE) for link in sorted(above)), *((link, _BELOW) for link in sorted(below))]
 
 
 def connected_ranks(comm: Communicator) -> list[int]:
@@ -277,7 +268,6 @@ def state(comm: Communicator) -> str:
 
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
-_PLACE = attrgetter("place")
 PHASES = ("bootstrap", "topo", "graphs", "connections", "kernels", "alloc", "allgathers", "rest")
 """Of an initialisation, as :class:`~nccl_inspect.event.types.InitTimings` names them."""
 
@@ -286,8 +276,8 @@ class Lifetimes:
     """The stages of communicators."""
 
     def __init__(self, statements: Iterable[Statement]) -> None:
-        self._lines = by_process(statement for statement in statements if is_timing(statement.event))
-        self._timings: dict[Process, _Timings] = {}
+        self._timings = by_process(statement for statement in statements if is_timing(statement.event))
+        self._completed: dict[Process, list[int]] = {}  # where each process completed communicators
 
     def stages(self, comm: Communicator) -> list[Stage]:
         """Return the stages that some rank reached, in their order."""
@@ -303,7 +293,7 @@ class Lifetimes:
                 [member.completed for member in members],
                 [event.total for event in took if isinstance(event, events.InitTimings)],
             ),
-            _stage("connected", [max(member.connected, key=_PLACE, default=None) for member in members]),
+            _stage("connected", [max(member.connected, key=PLACE, default=None) for member in members]),
         ]
         ended: dict[str, list[Step]] = {}
         for member in members:
@@ -328,32 +318,22 @@ class Lifetimes:
         ]
 
     def _find(self, member: Member) -> Iterator[Note]:
-        log = member.log
-        if log.process not in self._timings:
-            self._timings[log.process] = _Timings(log, self._lines.get(log.process, []))
-        return self._timings[log.process].find_timings(member)
-
-
-class _Timings:
-    """Holds what a process says of the time that its initialisations took."""
-
-    def __init__(self, log: ProcessLog, timings: list[Note]) -> None:
-        self._timings = timings
-        self._places = list(map(_PLACE, timings))
-        steps = [step for step in log.steps if isinstance(step, Step)] if timings else []
-        self._completed = sorted(
-            [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
-        )
-
-    def find_timings(self, member: Member) -> Iterator[Note]:
         """Yield the lines from COMPLETE to that of another communicator, or for its bootstrap before COMPLETE."""
-        done = member.completed
-        if done is None or not self._timings:
+        log, done = member.log, member.completed
+        timings = self._timings.get(log.process)
+        if done is None or not timings:
             return
-        begin = bisect_right(self._places, member.started.place if member.started else done.place)
-        after = bisect_right(self._completed, done.place)
-        end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
-        for timing in self._timings[begin:end]:
+        if log.process not in self._completed:
+            self._completed[log.process] = sorted(
+                step.place
+                for step in log.steps
+                if isinstance(step.event, events.CommInit) and step.event.phase == "COMPLETE"
+            )
+        completed = self._completed[log.process]
+        begin = bisect_right(timings, member.started.place if member.started else done.place, key=PLACE)
+        after = bisect_right(completed, done.place)
+        end = bisect_right(timings, completed[after], key=PLACE) if after < len(completed) else None
+        for timing in timings[begin:end]:
             event = timing.event
             if timing.printed.tid != done.printed.tid:
                 continue

@@ -22,7 +22,7 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import SEND_RECV, Communicator
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import MAX_CHANNELS, Burst, ProcessLog, source_and_line
+from nccl_inspect.model.fold import MAX_CHANNELS, PLACE, Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.path import AlsoPath, End, Link, PathKind
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
@@ -137,6 +137,14 @@ class Placed:
         if not is_masked(log.process):
             self.hosts[rank] = log.process[0]
 
+    def find_fragment(self, log: ProcessLog, burst: Burst) -> Fragment | None:
+        """Return the communicator that a burst is of, perhaps a new one; None when there are too many."""
+        fragment = next((candidate for candidate in self.fragments if candidate.admits(log, burst)), None)
+        if fragment is None and len(self.fragments) < _MAX_FRAGMENTS:
+            fragment = Fragment(f"fragment {len(self.fragments) + 1}")
+            self.fragments.append(fragment)
+        return fragment
+
     def count_unplaced(self, edge: Edge) -> None:
         """Count connections that belong nowhere; those of CollNet join no ranks."""
         if edge.event.transport != "COLLNET":
@@ -221,7 +229,7 @@ def place_lines(communicators: Sequence[Communicator], world: Communicator | Non
             if own is not None and (space, own) not in placed.hosts:
                 placed.name_host((space, own), log)
             placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
-        elif world is None and (fragment := _find_fragment(placed, log, burst)):
+        elif world is None and (fragment := placed.find_fragment(log, burst)):
             fragment.take(log, burst)
             placed.hosts.update(((fragment.name, who), host) for who, host, _ in _named_ranks(log, burst) if host)
             ranks = range(burst.highest + 1)
@@ -248,27 +256,17 @@ class _Rooms:
         if rank not in self._without:  # the two largest: where the second has no room, no other has
             self._without[rank] = list(islice((comm for comm in self._by_size if rank not in comm.members), 2))
         with_room = [comm for comm in self._without[rank] if highest < comm.nranks]
-        return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
-
-    def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
-        """Return whether what the world knows of the ranks of a communicator does not speak against a burst."""
+        if len(with_room) != 1:
+            return None
+        (comm,) = with_room  # unless what the world knows of its ranks speaks against the burst
         mine = self._global_ranks.get(id(log))
-        if mine and comm.global_rank(burst.key.rank) not in mine:
-            return False
-        for rank, host, device in _named_ranks(log, burst):
-            member = comm.mate(rank)
+        if mine and comm.global_rank(rank) not in mine:
+            return None
+        for who, host, device in _named_ranks(log, burst):
+            member = comm.mate(who)
             if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
-                return False
-        return True
-
-
-def _find_fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
-    """Return the communicator that a burst is of, perhaps a new one; None when there are too many."""
-    fragment = next((candidate for candidate in placed.fragments if candidate.admits(log, burst)), None)
-    if fragment is None and len(placed.fragments) < _MAX_FRAGMENTS:
-        fragment = Fragment(f"fragment {len(placed.fragments) + 1}")
-        placed.fragments.append(fragment)
-    return fragment
+                return None
+        return comm
 
 
 # What lines say of NICs, GPUs and hosts
@@ -381,18 +379,11 @@ def _bus_id(name: str) -> str:
 
 def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> Paths:
     """Give P2P paths their class; other pairs NCCL reroutes through the CPU, whatever joins them."""
-
-    def class_of(kind: PathKind, hosts: tuple[str | None, str | None], *ends: tuple[int, str | None]) -> str | None:
-        if kind.transport != "P2P" or hosts[0] is None or hosts[0] != hosts[1]:
-            return None
-        first, second = [bus_ids.get(rank, gpu or "").lower() for rank, gpu in ends]
-        return classes.get((hosts[0], first, second))
-
-    ways = paths.values("kind", "src_host", "dst_host", "src", "src_gpu", "dst", "dst_gpu")
-    marking = [
-        class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))
-        for kind, src_host, dst_host, src, src_gpu, dst, dst_gpu in ways
-    ]
+    marking = []
+    for kind, host, dst_host, *ends in paths.values("kind", "src_host", "dst_host", "src", "src_gpu", "dst", "dst_gpu"):
+        is_direct = kind.transport == "P2P" and host is not None and host == dst_host
+        first, second = (bus_ids.get(rank, gpu or "").lower() for rank, gpu in (ends[:2], ends[2:]))
+        marking.append(classes.get((host, first, second)) if is_direct else None)
     return refine_kinds(paths, marking, lambda kind, name: kind.with_fields(gpu_class=name))
 
 
@@ -429,11 +420,6 @@ class Scope:
             if device is not None and (host := self._hosts.get((space, rank))) is not None
         )
 
-    def agree_on(self, way: Iterable[Line]) -> str:
-        """Return what the lines of all communicators state, where they agree."""
-        scopes = {self.find_scope(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
-        return scopes.pop() if len(scopes) == 1 else "unknown"
-
     def find_scope(self, line: Line) -> str:
         """Return ``intra``, ``inter`` or ``unknown``."""
         if line.event.is_local:
@@ -469,7 +455,6 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
 
 # Paths
 
-_PLACE = attrgetter("place")
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 
 
@@ -534,7 +519,11 @@ class _Wordings:
         for line in lines:
             _, _, edge, placement, guessed, doubtful = line
             event = edge.event
-            number, is_local, detail = self._events.get(id(event)) or self._read(event)
+            said = self._events.get(id(event))
+            if said is None:
+                number = self._numbers.setdefault(_SAID(event), len(self._numbers))
+                said = self._events[id(event)] = number, event.is_local, event.detail
+            number, is_local, detail = said
             details.add(detail)
             if is_local:
                 wordings.append((number, edge.channels, guessed, doubtful))
@@ -548,11 +537,6 @@ class _Wordings:
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
         names = [line.placement.communicator for line in lines]
         return *wordings, *(map(names.index, names) if len(details) == 1 else names)
-
-    def _read(self, event: ChannelConnect) -> tuple[int, bool, str]:
-        number = self._numbers.setdefault(_SAID(event), len(self._numbers))
-        read = self._events[id(event)] = number, event.is_local, event.detail
-        return read
 
 
 _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction", "is_local", "gdr", "shared")
@@ -572,7 +556,7 @@ class _Quotes(NamedTuple):
 
 
 def _find_first(edges: Sequence[Edge]) -> Edge:
-    return edges[0] if len(edges) == 1 else min(edges, key=_PLACE)
+    return edges[0] if len(edges) == 1 else min(edges, key=PLACE)
 
 
 def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
@@ -588,11 +572,11 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
     index, net = sender.event.nic_index, sender.event.net
-    channels = 0
-    for line in way:
-        channels |= line.edge.channels
+    channels = reduce(or_, (line.edge.channels for line in way))
+    of_each = {line.communicator: line for line in way}.values()
+    scopes = {scope.find_scope(line) for line in of_each} - {"unknown"}
     return PathKind(
-        scope=scope.agree_on(way),
+        scope=scopes.pop() if len(scopes) == 1 else "unknown",
         transport=event.transport,
         detail=event.detail,
         gdr=_gdr(way),

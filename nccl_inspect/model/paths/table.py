@@ -57,11 +57,6 @@ class Table:
             self._made[row] = Path(**own, evidence=self.lines(row))
         return self._made[row]
 
-    def with_kinds(self, kinds: Sequence[PathKind]) -> Table:
-        """Return the same paths, of whose kinds more is said."""
-        rows = list(zip(*list(self.columns.values())[:-1], kinds, strict=True))
-        return Table(rows, self.lines)
-
     def rows_in(self, communicator: str) -> Sequence[int]:
         """Return the rows with connections in a communicator."""
         if not self._by_communicator:
@@ -254,13 +249,14 @@ class Paths(Selection):
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with one row for each path and the columns of the JSON."""
-        from nccl_inspect.model.document import path_frame
+        from nccl_inspect.model import document
 
-        return path_frame(self)
+        return document.make_frame("paths", document.entries(self))
 
 
 def refine_kinds(paths: Paths, marking: Sequence[Any], change: Callable[[PathKind, Any], PathKind]) -> Paths:
     """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split."""
-    both = list(zip(paths.table.columns["kind"], marking, strict=True))
+    *rest, kinds = paths.table.columns.values()
+    both = list(zip(kinds, marking, strict=True))
     changed = {pair: change(*pair) for pair in dict.fromkeys(both)}
-    return Paths(paths.table.with_kinds([changed[pair] for pair in both]))
+    return Paths(Table(list(zip(*rest, map(changed.__getitem__, both), strict=True)), paths.table.lines))

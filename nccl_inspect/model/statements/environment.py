@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.model.communicators.communicator import ProcessMembers
-from nccl_inspect.model.fold import Note
+from nccl_inspect.model.fold import PLACE, Note
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.statements.index import Quotes, Statement, by_process
 from nccl_inspect.model.versions import find_related, order
@@ -46,7 +45,7 @@ def settings(
     for (name, value), lines in sorted(by_value.items()):
         owners = [process for process, _ in lines]
         first = lines[0][1].event
-        quoted = sorted((note for _, note in lines), key=attrgetter("place"))[:MAX_EVIDENCE]
+        quoted = sorted((note for _, note in lines), key=PLACE)[:MAX_EVIDENCE]
         found.append(
             Setting(
                 name=name,

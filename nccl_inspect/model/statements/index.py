@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, Wording
+from nccl_inspect.model.fold import PLACE, Burst, Note, ProcessLog, Step, Wording
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.text import decode
@@ -40,16 +40,13 @@ def statements(logs: Iterable[ProcessLog]) -> list[Statement]:
     return list(distinct.values())
 
 
-_PLACE = attrgetter("place")
-
-
 def by_process(some: Iterable[Statement]) -> dict[Process, list[Note]]:
     """Return statements by process, those of a process in the order of their first lines."""
     processes = group_values(
         pair for statement in some for pair in zip(statement.processes, statement.notes, strict=True)
     )
     for notes in processes.values():
-        notes.sort(key=_PLACE)
+        notes.sort(key=PLACE)
     return processes
 
 
@@ -76,7 +73,7 @@ class Quotes:
         """Return the line of a step, or the first one of a burst."""
         if isinstance(step, Step):
             return self.message(step.place, step.printed.origin, "INFO", step.event.message)
-        return self.edge(min(step.edges.values(), key=_PLACE))
+        return self.edge(min(step.edges.values(), key=PLACE))
 
     def first_steps(self, steps: Iterable[Step], most: int) -> list[Evidence]:
         """Return the lines of the first of some steps."""
