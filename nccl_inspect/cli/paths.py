@@ -235,13 +235,20 @@ def make_grid(paths: Selection, among: Selection, by: str | None) -> Grid:
     hosts = dict.fromkeys(_name(host) for pair in paths.distinct(*_ENDS["host"]) for host in pair)
     is_part, verdicts = len(paths) < len(among), {kind.verdict for kind in paths.kinds}
     whole = among.distinct(*_ENDS[by]) if is_part else ()
+    letters: dict[str, str] = {}
+    for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
+        label = _kind(kind).label
+        if label not in letters:
+            wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+            free = (char.upper() for char in wanted if char.upper() not in letters.values())
+            letters[label] = next(free, f"K{len(letters)}")
     return Grid(
         by=by,
         names=list(map(str, sorted(ranks))) if by == "rank" else list(hosts),
         cells=cells,
         left_out={(_name(src), _name(dst)) for src, dst in whole} - cells.keys(),
         is_part=is_part,
-        letters=_choose_letters(paths),
+        letters=letters,
         marks=", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts),
     )
 
@@ -252,17 +259,6 @@ def _kind(kind: PathKind) -> PathClass:
 
 def _name(end: int | str | None) -> str:
     return "?" if end in (None, "") else escape_controls(str(end))
-
-
-def _choose_letters(paths: Selection) -> dict[str, str]:
-    letters: dict[str, str] = {}
-    for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
-        label = _kind(kind).label
-        if label not in letters:
-            wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-            free = (char.upper() for char in wanted if char.upper() not in letters.values())
-            letters[label] = next(free, f"K{len(letters)}")
-    return letters
 
 
 def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:

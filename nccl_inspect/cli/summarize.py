@@ -96,6 +96,6 @@ def command(
             style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
             out.write_lines(report.render_lines(form, job, style))
 
-    job = shared.read(logs, options, tells_runs=True, tells_jobs=True, in_haste=write)
+    job = shared.read(logs, options, tells_all=True, in_haste=write)
     write(job)
     return shared.status(job, fail_on)

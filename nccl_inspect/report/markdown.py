@@ -28,7 +28,7 @@ _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 
 def render(job: Job, style: Style) -> str:
     """Return verdict, facts, paths, findings with folded evidence, and open questions."""
-    return "\n\n".join(_jobs(job, style)) + "\n" if job.jobs else _single_report(job, style)
+    return "\n\n".join(_jobs(job, style) if job.jobs else _paragraphs(job, style)) + "\n"
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
@@ -40,13 +40,9 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
     for standing in jobs.details(job):
         assert standing.detail is not None
         yield f"# {escape_markdown(jobs.title(standing))}"
-        yield _single_report(standing.detail, style).rstrip("\n")
+        yield from _paragraphs(standing.detail, style)
     if more := jobs.list_others(job):
         yield escape_markdown(more)
-
-
-def _single_report(job: Job, style: Style) -> str:
-    return "\n\n".join(_paragraphs(job, style)) + "\n"
 
 
 def _paragraphs(job: Job, style: Style) -> Iterator[str]:

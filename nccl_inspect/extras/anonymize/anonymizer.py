@@ -70,14 +70,11 @@ class Learned:
 
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
-        self._learn_secrets(text)
         lowered = text.lower()
         for place, (signs, _) in _load_places().items():
             if not place.startswith("of-") and any(sign in lowered for sign in signs):
                 self._learn_at(place, text)
-
-    def _learn_secrets(self, text: bytes) -> None:
-        """Learn secrets, also those in the line before or behind that of their name, or of many lines."""
+        # Secrets, also those in the line before or behind that of their name, or of many lines.
         lines = [*self._last_lines, *decode(text).splitlines()]
         self._last_lines = lines[-_NEAR:]
         near = [False] * (len(lines) + _KEY_LINES)
@@ -280,7 +277,15 @@ class Anonymizer:
         """Give each name its replacement: the first reading is over."""
         learned, table = self.learned.names, self.names.table
         objects, before = learned["object"], {name for entries in table.values() for name in entries}
-        hosts = self._find_hosts()
+        hosts = learned["host"]
+        for (host, pid), lines in self._printed.items():
+            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``
+            if lines > _FEW or all(self._printed[host[at:], pid] <= _MANY for at in range(1, len(host))):
+                hosts.add(host)
+        suffixes = tuple(hosts)
+        hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
+        hosts |= set(filter(texts.is_distinct, learned["likely-host"]))
+        hosts = {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
         listed = self._find_brackets(hosts)
         hosts.update(*listed.values())
         domains = {}  # of the hosts that are called by their whole names, in words
@@ -318,17 +323,6 @@ class Anonymizer:
         self.names.settle("secret", learned["secret"] - {"", MASK})
         self.scrubber.refresh()
         self._remains = Remains(self.names)
-
-    def _find_hosts(self) -> set[str]:
-        hosts = self.learned.names["host"]
-        for (host, pid), lines in self._printed.items():
-            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``
-            if lines > _FEW or all(self._printed[host[at:], pid] <= _MANY for at in range(1, len(host))):
-                hosts.add(host)
-        suffixes = tuple(hosts)
-        hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
-        hosts |= set(filter(texts.is_distinct, self.learned.names["likely-host"]))
-        return {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
 
     def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
         """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""

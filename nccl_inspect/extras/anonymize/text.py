@@ -47,17 +47,6 @@ def is_public(host: str) -> bool:
     return host in PUBLIC_HOSTS or ".".join(host.rsplit(".", 2)[-2:]) in LISTS["key-domains"]
 
 
-def _is_rare(name: str) -> bool:
-    """Return whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
-    return (
-        len(name) > 2
-        and name.isalpha()
-        and not is_plain(name)
-        and name.lower() not in message_words()
-        and name.lower() not in LISTS["common"]
-    )
-
-
 @lru_cache
 def is_address(text: str) -> bool:
     """Return whether a text is an IP address."""
@@ -350,8 +339,11 @@ class Scrubber:
             for form in forms:
                 self.known.setdefault(form, new)
         numbered = set(filter(_NUMBERED_HOST.fullmatch, table["host"])) - message_words()
+        # A short name that never occurs as a word of a message is a name wherever it occurs.
+        short = (name for name in self.known if len(name) > 2 and name.isalpha() and not is_plain(name))
+        rare = {name for name in short if name.lower() not in message_words() | LISTS["common"]}
         self._distinct = {
-            name: new for name, new in self.known.items() if name in numbered or is_distinct(name) or _is_rare(name)
+            name: new for name, new in self.known.items() if name in numbered or name in rare or is_distinct(name)
         }
         self._token.cache_clear()
 
@@ -616,15 +608,17 @@ class Leaks:
         """Look for the names in whole lines of a file."""
         if self._known != (known := sum(map(len, self._names.table.values()))):
             self._known = known
-            self._finder = Finder(self._names, _REPORTED, _is_reported)
+            self._finder = Finder(
+                self._names,
+                _REPORTED,
+                lambda category, name: (
+                    _is_telling(name)
+                    if category == "secret"
+                    else len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
+                ),
+            )
         if held := self._finder.find(block):
             self.left.setdefault(file, set()).update(held)
-
-
-def _is_reported(category: str, name: str) -> bool:
-    if category == "secret":
-        return _is_telling(name)
-    return len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
 
 
 # Names of files

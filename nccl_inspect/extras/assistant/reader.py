@@ -72,7 +72,20 @@ class Folders:
 
     def logs(self, names: Iterable[str]) -> list[File]:
         """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
-        chosen = [file for name in names for file in self._find_logs(_require_plain(name))]
+        chosen = []
+        for name in map(_require_plain, names):
+            joined = self._make_absolute(name)
+            if _GLOB.isdisjoint(name) or os.path.lexists(joined):
+                # Shown as it was named, if that leads to it from the working folder.
+                places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+            else:
+                places = [(match, match) for match in self._list_matching(name)]
+            for place, shown in places:
+                path = self._resolve(place)
+                if stat.S_ISDIR(_status(path, place).st_mode):
+                    chosen += self._find_below(path, shown)
+                else:
+                    chosen.append(replace(files.find_again(self._hold(path, place), found=False), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -89,20 +102,6 @@ class Folders:
         if len(data) > MAX_SMALL:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
-
-    def _find_logs(self, name: str) -> Iterator[File]:
-        joined = self._make_absolute(name)
-        if _GLOB.isdisjoint(name) or os.path.lexists(joined):
-            # Shown as it was named, if that leads to it from the working folder.
-            places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
-        else:
-            places = [(match, match) for match in self._list_matching(name)]
-        for place, shown in places:
-            path = self._resolve(place)
-            if stat.S_ISDIR(_status(path, place).st_mode):
-                yield from self._find_below(path, shown)
-            else:
-                yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
 
     def _find_below(self, folder: Path, shown: str) -> list[File]:
         entries = []

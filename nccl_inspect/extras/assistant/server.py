@@ -43,7 +43,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.document import evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Job, Path, Selection
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.report import brief, digest
 from nccl_inspect.report.digest import verdict_line
 from nccl_inspect.report.tables import gdr_word, rows_by_kind
@@ -328,7 +328,14 @@ class Tools:
             values = {"rank_space": judged.rank_space, "kinds": path_kinds(chosen)}
             if slowest_first:
                 chosen = selection.sort_slowest_first(chosen, judged)
-            rows = map(_pair_of_ranks, chosen[offset : offset + limit])
+            names = ("src", "dst", "src_host", "dst_host", "scope", "nic", "verdict", "rules")
+            rows = (
+                {
+                    **pick_fields(path, *names),
+                    **{"path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)},
+                }
+                for path in chosen[offset : offset + limit]
+            )
             narrower = "filter by rank, host, scope, transport or verdict"
             return answer(values, text, Rows("pairs", rows, len(chosen), offset, narrower))
 
@@ -355,7 +362,15 @@ class Tools:
         """
         names_of_logs = _list_names(logs)
         judged = await self._reader.job(names_of_logs, _request(platform, topology, job, run), ctx)
-        chosen = _choose_findings(judged, rule)
+        chosen = [finding for finding in judged.findings if rule in (None, finding.rule)]
+        if rule is not None and not chosen:
+            names = [entry.rule.name for entry in list_rules()]
+            if rule not in names:
+                raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names, 0.6) or "'rules' lists them")
+            there = ", ".join(dict.fromkeys(finding.rule for finding in judged.findings)) or "none"
+            if question := next((entry for entry in judged.not_judged if entry.rule == rule), None):
+                raise NcclInspectError(f"{rule} could not be judged: {question.reason}", question.needs)
+            raise NcclInspectError(f"no finding of {rule} in this log", f"rules with findings: {there}")
         result: dict[str, Any] = {
             "rules_found": list(dict.fromkeys(finding.rule for finding in judged.findings)),
             "errors_without_rule": list_unexplained(judged),
@@ -495,25 +510,6 @@ def _list_names(names: list[str] | str | None) -> list[str]:
 
 def _request(platform: str | None, topology: list[str] | str | None, job: str | None, run: int | None) -> JobRequest:
     return JobRequest(platform, tuple(_list_names(topology)), job, run)
-
-
-def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
-    chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
-    if rule is None or chosen:
-        return chosen
-    names = [entry.rule.name for entry in list_rules()]
-    if rule not in names:
-        raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names, 0.6) or "'rules' lists them")
-    there = ", ".join(dict.fromkeys(finding.rule for finding in job.findings)) or "none"
-    open_question = next((entry for entry in job.not_judged if entry.rule == rule), None)
-    if open_question:
-        raise NcclInspectError(f"{rule} could not be judged: {open_question.reason}", open_question.needs)
-    raise NcclInspectError(f"no finding of {rule} in this log", f"rules with findings: {there}")
-
-
-def _pair_of_ranks(path: Path) -> dict[str, Any]:
-    same = pick_fields(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict", "rules")
-    return {**same, "path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)}
 
 
 def _quote_around(files: Iterable[File], wanted: str, number: int, about: int) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.secrets import mask_secrets
+from nccl_inspect.util.text import decode, encode
 
 # Commands
 
@@ -114,11 +115,6 @@ def _mask_value(value: Any) -> Any:
                 shown[at] = secrets.MASK
         return shown
     return secrets.mask_secrets(value) if isinstance(value, str) else value
-
-
-def _mask_lines(data: bytes) -> bytes:
-    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    return "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
 
 
 # The folder
@@ -216,8 +212,10 @@ class Collection:
         if is_log and problem and not path.stat().st_size:
             path.unlink()
         elif not is_log and (data or not problem) and (command.keeps_failed or not problem):
+            lines = decode(data).splitlines(keepends=True)
             try:
-                path.write_bytes(mask_manifest(data) if command.file.endswith(_MANIFEST) else _mask_lines(data))
+                is_manifest = command.file.endswith(_MANIFEST)
+                path.write_bytes(mask_manifest(data) if is_manifest else encode("".join(map(mask_secrets, lines))))
             except ValueError as error:
                 raise OSError(f"not kept: {error}") from None
         if problem:

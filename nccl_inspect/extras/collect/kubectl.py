@@ -113,7 +113,7 @@ def command(
             folder = Path(stack.enter_context(temporary))
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
-            job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
+            job = shared.read((".",), options, tells_all=True)
         out.write_lines(report.render_lines(form, job, out.style))
         return shared.status(job, fail_on)
 

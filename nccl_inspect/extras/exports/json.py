@@ -21,7 +21,7 @@ def export(productions: Sequence[Production]) -> str:
     ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
     document = {
         "schema": _SCHEMA,
-        "head": {"pattern": f"^{shared.head_pattern(_group)}", "fields": shared.HEAD_FIELDS},
+        "head": {"pattern": f"^{shared.head_pattern()}", "fields": shared.HEAD_FIELDS},
         "messages": [_message(production) for production in ordered],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -34,7 +34,7 @@ def _message(production: Production) -> dict[str, Any]:
         names = {group: name for name, _, group in shape.fields}
 
         def capture(group: int, text: str, names: dict[int, str] = names) -> str:
-            return _group(names[group], text) if shared.is_shown(names[group]) else f"(?:{text})"
+            return f"(?<{names[group]}>{text})" if shared.is_shown(names[group]) else f"(?:{text})"
 
         text = shared.translate(shape, backtracks=False, capture=capture)
         patterns.append(f"^(?:{text})$" if "|" in text else f"^{text}$")
@@ -64,7 +64,3 @@ def _message(production: Production) -> dict[str, Any]:
         "rule": production.rule or None,
         "samples": list(production.samples),
     }
-
-
-def _group(name: str, pattern: str) -> str:
-    return f"(?<{name}>{pattern})"

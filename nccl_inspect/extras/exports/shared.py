@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, product
 
-from nccl_inspect.event.types import KINDS
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.levels import ANY
@@ -39,35 +38,19 @@ HEAD_FIELDS = {
 }
 
 
-def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
+def head_pattern(time: str = rf"(?:\[?(?<timestamp>{DATE})\]? )?") -> str:
     """Return the pattern up to the blank before the message, without an anchor.
 
     Args:
-        named: writes a group with a name.
-        timed: what matches the time instead, with its blank and its group.
+        time: matches the time, with its blank.
     """
-    time = timed or rf"(?:\[?{named('timestamp', DATE)}\]? )?"
     return (
-        time
-        + f"(?:{named('label', LABEL)})??"
-        + rf"{named('host', HOST)}:{named('pid', NUMBER)}:{named('tid', NUMBER)}"
-        + rf"(?: \[{named('device', DEVICE)}\])?(?: {named('location', LOCATION)})?"
-        + f" NCCL {named('level', LEVEL)}"
+        rf"{time}(?:(?<label>{LABEL}))??(?<host>{HOST}):(?<pid>{NUMBER}):(?<tid>{NUMBER})"
+        rf"(?: \[(?<device>{DEVICE})\])?(?: (?<location>{LOCATION}))? NCCL (?<level>{LEVEL})"
     )
 
 
 # Fields of messages
-
-_GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
-
-
-def group_by_event(productions: Iterable[Production]) -> dict[str, list[Production]]:
-    """Return productions with NCCL's prefix by their event, for the events that have fields of their own."""
-    by_event: dict[str, list[Production]] = {}
-    for production in productions:
-        if production.event not in _GENERAL and not production.foreign:
-            by_event.setdefault(production.event, []).append(production)
-    return {name: by_event[name] for name in KINDS if name in by_event}
 
 
 def is_shown(name: str) -> bool:
@@ -85,11 +68,6 @@ def field_kind(spec: str) -> str:
 def field_groups(form: Shape) -> dict[int, tuple[str, str]]:
     """Return the name and the type of the field of each group of a shape."""
     return {group: (field.name, field.spec) for (*_, group), field in zip(form.fields, fields(form.nodes), strict=True)}
-
-
-def snake_case(name: str) -> str:
-    """Return ``ChannelConnect`` as ``channel_connect``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def merge_orders(lists: list[list[str]]) -> list[str] | None:

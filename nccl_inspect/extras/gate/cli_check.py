@@ -76,7 +76,21 @@ def command(
     if force and not learns:
         raise click.UsageError("--force needs --learn")
     if learns:
-        return _learn(shared.read(logs, options), force, out)
+        job = shared.read(logs, options)
+        if job.partial:
+            print_stderr("not written: reading was interrupted")
+            return shared.status(job)
+        if job.jobs:
+            raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
+        doubt = find_doubt(job)
+        if doubt and not force:
+            hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
+            print_stderr(f"not written: {doubt}; {hint}")
+            return 1
+        if not doubt and (caution := find_caution(job)):
+            print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
+        out.write(write_policy(job))
+        return 0
     expected = policies.read_policy(policy) if policy is not None else policies.Policy("--exit-on", [])
     if exit_on:
         unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
@@ -162,20 +176,3 @@ def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
         if comm.state not in _OVER and getattr(comm, began) and number < comm.nranks:
             return f"{words.format(comm.id)} ({number} of {count(comm.nranks, 'rank')})"
     return ""
-
-
-def _learn(job: Job, force: bool, out: shared.Output) -> int:
-    if job.partial:
-        print_stderr("not written: reading was interrupted")
-        return shared.status(job)
-    if job.jobs:
-        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
-    doubt = find_doubt(job)
-    if doubt and not force:
-        hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
-        print_stderr(f"not written: {doubt}; {hint}")
-        return 1
-    if not doubt and (caution := find_caution(job)):
-        print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
-    out.write(write_policy(job))
-    return 0

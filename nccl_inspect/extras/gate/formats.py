@@ -19,7 +19,7 @@ from nccl_inspect.report import Style, digest, words
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
-from nccl_inspect.util.wording import count, list_words
+from nccl_inspect.util.wording import count, list_words, some_names
 
 CHECK_SCHEMA, DIFF_SCHEMA = "nccl-inspect-check/1", "nccl-inspect-diff/1"
 SIGNS = {"new": "+", "gone": "-", "changed": "~"}
@@ -206,13 +206,13 @@ def _head_words(difference: Difference) -> tuple[str, str]:
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
     changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
-    names = words.shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
+    names = some_names((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
     renamed = f"hosts have different names in B and are compared by rank: {names}" if names else ""
     return changes or f"SAME: no difference in {what}{limits}", renamed
 
 
 def _run_words(job: Job) -> str:
-    names = words.shorten_list([source.name for source in job.sources], 2)
+    names = some_names([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
     read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""

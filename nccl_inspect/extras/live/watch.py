@@ -180,7 +180,10 @@ class Splitter:
         if self._begun:
             return self._split(data, len(data))
         self._rest += data
-        return self._begin(len(data)) if _tells(self._rest) else Lines([], len(data))
+        # The first line shows whether this is an export, if it is more than a bracket.
+        first, end, _ = self._rest.partition(b"\n")
+        tells = blocks.tells(self._rest) or (end and len(first.strip()) > 2)
+        return self._begin(len(data)) if tells else Lines([], len(data))
 
     def take_rest(self) -> Iterator[Lines]:
         """Return the lines that never ended."""
@@ -208,12 +211,6 @@ class Splitter:
         entries = list(found)
         self._total += len(entries)
         return blocks.number_lines(entries, self._total - len(entries), size, reader)
-
-
-def _tells(head: bytes) -> bool:
-    """Return whether this shows if it is an export: its first line does, if it is more than a bracket."""
-    first, end, _ = head.partition(b"\n")
-    return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)
 
 
 # What RAS answers
@@ -542,10 +539,23 @@ class Watch:
             self._next_warning *= 2
         waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
+        within, of = " (counted within it)", f" of communicator {comm.id}"
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
             waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
-        self._is_stuck = True
-        yield _describe_stall(comm, waiting, missing, are_global, seconds, self.last)
+            within = of = ""
+        groups = [("waiting", waiting, "began and did not finish", "")]
+        groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
+        rows = [
+            (word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups
+        ]
+        _, ranks, how, _ = groups[-1]  # those for whom others wait
+        self._is_stuck, idle = True, f"made no progress for {seconds:.0f} s"
+        yield Stall(
+            f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
+            [*rows, ("last step", self.last or "none")],
+            ranks if are_global else [],
+            f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
+        )
         yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
@@ -581,24 +591,6 @@ class Watch:
         yield Stall(f"by RAS {words}", rows, late.ranks, f"{words}: {'; '.join(late.words)}")
         if self.reported is not None:
             yield from self._report_evidence(None)
-
-
-def _describe_stall(
-    comm: CommunicatorInfo, waiting: list[int], missing: list[int], are_global: bool, seconds: float, last: str
-) -> Stall:
-    """Describe what follows: ranks that began wait for it; they are those of the job or count within it."""
-    within, of = ("", "") if are_global else (" (counted within it)", f" of communicator {comm.id}")
-    idle = f"made no progress for {seconds:.0f} s"
-    groups = [("waiting", waiting, "began and did not finish", "")]
-    groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
-    rows = [(word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups]
-    _, ranks, how, _ = groups[-1]
-    return Stall(
-        f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
-        [*rows, ("last step", last or "none")],
-        ranks if are_global else [],
-        f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
-    )
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
@@ -679,25 +671,23 @@ class Alarm(NamedTuple):
 
 def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """Return what of some news ends the watch, if anything does."""
-    for event in news:
-        match event:
-            case Stall() if STALL in conditions:
-                return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
-            case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
-                return alarm
-    return None
-
-
-def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
-    severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
-    needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
-    for condition, found in (*needing, *severe):
-        places = Places(job)
-        hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
-        what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
-        return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
-    return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
+    for event in news:
+        if isinstance(event, Stall) and STALL in conditions:
+            return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
+        if isinstance(event, Stall | Resumed):
+            continue
+        job = event.job
+        severe = [(f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits)]
+        needing = [(f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions]
+        for condition, found in (*needing, *severe):
+            places = Places(job)
+            hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
+            what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
+            return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
+        if limits and job.verdict == "failed":
+            return Alarm("error", job.verdict, reason(job), severity="error")
+    return None
 
 
 def run_command(command: str, why: Alarm) -> int:
