@@ -72,7 +72,16 @@ def line(text: str) -> Explanation:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
-        return line(known.sample) if known else _explain_nearest(text)
+        if known:
+            return line(known.sample)
+        is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
+        near = None if is_named else meaning.similar_message(text, engine.load_grammar())
+        if near is None:
+            raise _unknown(text)
+        rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
+        nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
+        parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
+        return Explanation(parts, [], rule.name if rule else None)
     parts = _parts(sense)
     if origin := sense.origin:
         printer = [
@@ -96,17 +105,6 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
         ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
         ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
     ]
-
-
-def _explain_nearest(text: str) -> Explanation:
-    is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else meaning.similar_message(text, engine.load_grammar())
-    if near is None:
-        raise _unknown(text)
-    rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
-    nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
-    parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
-    return Explanation(parts, [], rule.name if rule else None)
 
 
 def _unknown(text: str) -> NcclInspectError:

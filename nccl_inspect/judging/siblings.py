@@ -71,25 +71,18 @@ def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]
 
 def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
     """Return the ranks without a setting that every rank with it prints, on the same hosts if that matters."""
-    others = ranks_with_full_start(facts) - set(setting.ranks or ())
-    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
-    if not agreement.on_host:
-        return others
-    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
-
-
-def ranks_with_full_start(facts: Facts) -> set[int]:
-    """Return the ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
-
-    If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
-    its first communicator, that of all ranks.
-    """
+    # Their log must be complete up to the end of an initialization: if its beginning was cut off, each rank lacks
+    # different lines. A process prints some variables only for its first communicator, that of all ranks.
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
     # Until 2.21 a rank connects before its initialization is complete.
     completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
-    return completed & (announced | ranks_with_interface(facts))
+    others = (completed & (announced | ranks_with_interface(facts))) - set(setting.ranks or ())
+    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
+    if not agreement.on_host:
+        return others
+    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
 
 
 def ranks_with_interface(facts: Facts) -> set[int]:
@@ -520,14 +513,17 @@ class Observer:
                 yield _WORDS, group, "hosts", topic
 
     def _compare_channels(self) -> _Groups:
-        """Compare communicators of one split, or of one shape, that have no GPU in common."""
+        """Compare communicators of one split, or of one shape, with no rank (of the job, else no process) in common."""
         twins = group_values(
             ((comm.parent, comm.ordinal, comm.nranks, comm.nnodes, comm.local_ranks), comm)
             for comm in self._facts.job.communicators
             if comm.nranks > 1 and comm.nnodes is not None and (comm.ordinal or len(comm.started) == comm.nranks)
         )
         for group in twins.values():
-            if len(group) < 2 or not self._are_apart(group):
+            members: list[object] = [rank for comm in group for rank in comm.ranks]
+            if not self._is_global:
+                members = [begin.process for comm in group for begin in comm.begins]
+            if len(group) < 2 or None in members or len(members) != len(set(members)):
                 continue
             for attribute, field in ((_CHANNELS, "coll"), (_NVLS, "nvls")):
                 values: dict[Sibling, int] = {}
@@ -538,14 +534,6 @@ class Observer:
                         one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
                         values[one] = counts.pop()
                 yield attribute, values, f"communicators of {group[0].nranks} ranks", ""
-
-    def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
-        """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
-        if self._is_global:
-            members = [rank for comm in group for rank in comm.ranks]
-            return None not in members and len(members) == len(set(members))
-        processes = [begin.process for comm in group for begin in comm.begins]
-        return len(processes) == len(set(processes))
 
     def _compare_pairs(self, inside: Selection) -> _Groups:
         if len(set(map(_slowest, inside.kinds))) < 2:

@@ -78,7 +78,15 @@ def _report_lines(job: Job, style: Style) -> Iterator[str]:
         yield from (*_errors(job, style), "")
     if job.not_judged:
         yield paint("not judged", "bold", style)
-        yield from _open_questions(job, style)
+        command, most = remedies.capture_command(job), _PARAGRAPH[style.tight]
+        for question in job.not_judged:
+            lines = block(question.rule, escape_controls(question.reason), style, hang=len(question.rule) + 2)
+            yield from _limit_lines(lines, most, style)
+            if style.tight < _TIGHTEST or not command:
+                lines = block("needs", escape_controls(question.needs), style, indent=4, hang=7)
+                yield from _limit_lines(lines, most, style)
+        if command:
+            yield from block("to capture it", escape_controls(command), style, indent=2, hang=15)
     if style.verbose:
         yield from _unknown_lines(job, style)
 
@@ -256,17 +264,6 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
             yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"
-
-
-def _open_questions(job: Job, style: Style) -> Iterator[str]:
-    command, most = remedies.capture_command(job), _PARAGRAPH[style.tight]
-    for entry in job.not_judged:
-        lines = block(entry.rule, escape_controls(entry.reason), style, hang=len(entry.rule) + 2)
-        yield from _limit_lines(lines, most, style)
-        if style.tight < _TIGHTEST or not command:
-            yield from _limit_lines(block("needs", escape_controls(entry.needs), style, indent=4, hang=7), most, style)
-    if command:
-        yield from block("to capture it", escape_controls(command), style, indent=2, hang=15)
 
 
 def _unknown_lines(job: Job, style: Style) -> Iterator[str]:

@@ -34,7 +34,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.extras.gate.formats import chain_words, check_document, diff_document
-from nccl_inspect.extras.gate.policy import STATES, Policy, Worst, policy_from_values
+from nccl_inspect.extras.gate.policy import STATES, Policy, Worst, read_policy
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest.sources import blocks
@@ -231,13 +231,6 @@ def path_kinds(paths: Selection) -> list[dict[str, Any]]:
     return [row | {"pairs": int(row["pairs"].replace(",", ""))} for row in rows]
 
 
-def show_finding(finding: Finding) -> dict[str, Any]:
-    """Return a finding in full, but for its links."""
-    whole = finding_to_dict(finding)
-    kept = {name: whole[name] for name in ("cause", "impact", "ranks", "hosts", "confirm")}
-    return {**_pick_finding(finding), **kept, "fix": finding.fix[:_MAX_LIST], "evidence": whole["evidence"][:5]}
-
-
 def explain_line(text: str) -> dict[str, Any]:
     """Return what a line of a log means."""
     text = mask_secrets(text)[:MAX_LINE]
@@ -385,9 +378,13 @@ class Tools:
             result["around"] = await self._reader.run_alone(
                 lambda: _quote_around(self._reader.folders.logs(names_of_logs), source, int(number), about)
             )
-        rows = Rows(
-            "findings", map(show_finding, chosen[offset : offset + limit]), len(chosen), offset, "select a rule"
-        )
+        shown = []  # in full, but for their links
+        for finding in chosen[offset : offset + limit]:
+            whole = finding_to_dict(finding)
+            kept = {name: whole[name] for name in ("cause", "impact", "ranks", "hosts", "confirm")}
+            some = {"fix": finding.fix[:_MAX_LIST], "evidence": whole["evidence"][:5]}
+            shown.append({**_pick_finding(finding), **kept, **some})
+        rows = Rows("findings", shown, len(chosen), offset, "select a rule")
         return answer(result, rows=rows, drop=("errors_without_rule", "files_beside", "around", "rules_found"))
 
     async def explain(
@@ -451,13 +448,13 @@ class Tools:
         """Check a job against a policy file: what is broken, what is undecided, and how to fix it."""
         wish, names = _request(platform, topology, job, run), _list_names(logs)
 
-        def read_policy() -> Policy:
+        def read() -> Policy:
             try:
-                return policy_from_values(tomllib.loads(self._reader.folders.text(policy)))
+                return read_policy(tomllib.loads(self._reader.folders.text(policy)))
             except (tomllib.TOMLDecodeError, RecursionError) as error:
                 raise NcclInspectError(f"{policy}: not TOML: {error}", "fix the file") from None
 
-        worst = Worst(await self._reader.run_alone(read_policy))
+        worst = Worst(await self._reader.run_alone(read))
         judged = await self._reader.job(names, wish, ctx)
         if judged.jobs:  # each of several jobs must keep it
             judged = await self._reader.job(names, wish, ctx, worst.take)

@@ -32,7 +32,7 @@ from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.model.fold import Burst, Step
+from nccl_inspect.model.fold import Burst
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
@@ -451,7 +451,14 @@ class Watch:
                 news.append(Resumed(now - self._progress))
                 self._next_warning, self._is_stuck = self._timing.stall, False
             self._progress = now
-            self.last = _step_words(self._fold.last_step())
+            step = self._fold.last_step()
+            if step is None or isinstance(step, Burst):
+                self.last = "connections" if step else ""
+            elif isinstance(step.event, events.CommInit):
+                what = "init began" if step.event.phase == "START" else "init complete"
+                self.last = f"{what} (rank {step.event.rank})"
+            else:
+                self.last = _STEPS.get(type(step.event), step.event.production)
         if extent != self._extent:
             self._extent = extent
             self.job = self._judge_now()
@@ -625,15 +632,6 @@ _STEPS: dict[type[events.Event], str] = {
     events.Connected: "connected",
     events.NetworkInUse: "network chosen",
 }
-
-
-def _step_words(step: Step | Burst | None) -> str:
-    if step is None or isinstance(step, Burst):
-        return "connections" if step else ""
-    if isinstance(step.event, events.CommInit):
-        what = "init began" if step.event.phase == "START" else "init complete"
-        return f"{what} (rank {step.event.rank})"
-    return _STEPS.get(type(step.event), step.event.production)
 
 
 # What ends a watch

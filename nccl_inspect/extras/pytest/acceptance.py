@@ -139,7 +139,7 @@ class TestedJob(Job):
         """
         __tracebackhide__ = True
         demanded = [] if policy is None else [policies.read_policy(policy)]
-        demanded += [policies.policy_from_values(expectations)] if expectations or policy is None else []
+        demanded += [policies.read_policy(expectations)] if expectations or policy is None else []
         for each in demanded:
             if bad := _bad_outcomes(each, self, strict):
                 head = f"{count(len(bad), 'expectation')} of {each.file} not kept"
