@@ -21,7 +21,7 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import clean, entries
-from nccl_inspect.model.job import Job, Path, PathKind, Selection
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import tables
 from nccl_inspect.report.tables import UNBOUNDED, Table, draw_table, fit_table, gdr_word, make_cells, wrap_notes
@@ -118,26 +118,24 @@ def command(
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
         chosen = selection.sort_slowest_first(chosen, job).take(slowest)
+    width = shared.output_width(out.target, UNBOUNDED)
     if form != "table":
         out.write(_MATRICES[form](make_grid(chosen, job.paths, by)) if as_matrix else _LISTS[form](chosen))
     elif not chosen:
         out.write("no path")
+    elif as_matrix:
+        own = [] if job.rank_space == "global" else [OWN_RANKS]
+        out.write(_draw_matrix(make_grid(chosen, job.paths, by), width, own))
     else:
-        width, own = shared.output_width(out.target, UNBOUNDED), [] if job.rank_space == "global" else [OWN_RANKS]
-        shown = _draw_matrix(make_grid(chosen, job.paths, by), width, own) if as_matrix else ""
-        out.write(shown or _table(chosen, width, job, slowest))
+        platform = platforms.find(job.platform) if job.platform else None
+        speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
+        table = pair_table(chosen, width, job.rank_space == "global", [speed] if slowest else [])
+        if width < UNBOUNDED and len(chosen) > _MANY:
+            worse = len(chosen.where(lambda kind: kind.verdict == "fallback"))
+            how = "--verdict fallback" if 0 < worse < len(chosen) else "--rank, --host or --slowest"
+            table.notes.append(f"{len(chosen):,} paths; narrow with {how}")
+        out.write(draw_table(table, width))
     return shared.status(job)
-
-
-def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
-    platform = platforms.find(job.platform) if job.platform else None
-    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
-    table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
-    if width < UNBOUNDED and len(paths) > _MANY:
-        worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
-        how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
-        table.notes.append(f"{len(paths):,} paths; narrow with {how}")
-    return draw_table(table, width)
 
 
 def _end_nics(path: Path) -> str:

@@ -342,7 +342,11 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
         if finding.paths:
             _add_culprits(facts, finding, _compare_paths(facts, results, finding, finding.paths, against))
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
-            _add_culprits(facts, finding, _compare_pairs(facts, broken))
+            traits = Traits(facts.job, {})
+            bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
+            good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
+            group = _make_population(bad, good, hidden=_OF_MESSAGES)
+            _add_culprits(facts, finding, (group, traits, Scene("pair", "any", 0)))
         elif names_fault(finding):
             # Lines of ranks that waited for others or lost them do not count, unless they name a NIC of their own.
             names = (notice.production.partition("/") for notice in _notices(facts, finding))
@@ -440,13 +444,6 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
         good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
     scene = Scene("rank" if finding.ranks else "host", "any", len(hosts))
     return _make_population(bad, good, 1, _OF_MESSAGES), traits, scene
-
-
-def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
-    traits = Traits(facts.job, {})
-    bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
-    good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    return _make_population(bad, good, hidden=_OF_MESSAGES), traits, Scene("pair", "any", 0)
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:

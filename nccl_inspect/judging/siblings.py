@@ -450,25 +450,20 @@ class Observer:
         for (group, _), some in groups.items():
             own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
             yield attribute, {one: values[one] for one in own}, group, label
-        if label not in _CHOICES:
-            by_host = group_values((process.host, one) for process, one in siblings.items())
-            yield from self._compare_hosts(attribute, label, by_host, values)
-
-    def _compare_hosts(
-        self, attribute: Attribute, label: str, by_host: Mapping[str, list[Sibling]], values: Mapping[Sibling, Any]
-    ) -> _Groups:
-        """Compare hosts with all their ranks; where there are several, a line that all of them lack was not lost."""
-        groups: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
-        for host, ranks in by_host.items():
-            own, shapes = {values[one] for one in ranks}, self._shapes[host]
-            if host not in self._ranks_on or len(shapes) < self._begun[host]:
+        if label in _CHOICES:
+            return
+        # Hosts with all their ranks; where there are several, a line that all of them lack was not lost.
+        by_kind: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
+        for host, ranks in group_values((process.host, one) for process, one in siblings.items()).items():
+            stated, of_host = {values[one] for one in ranks}, self._shapes[host]
+            if host not in self._ranks_on or len(of_host) < self._begun[host]:
                 continue
-            if attribute is _NICS_SEEN or (len(own) == 1 and (len(shapes) > 1 or ABSENT not in own)):
-                lines = partial(chain.from_iterable, [one.lines() for one in ranks])
-                kind = self._kind(host), frozenset(shapes)
-                groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
-        for group in groups.values():
-            yield attribute, group, "hosts", label
+            if attribute is _NICS_SEEN or (len(stated) == 1 and (len(of_host) > 1 or ABSENT not in stated)):
+                shown = partial(chain.from_iterable, [one.lines() for one in ranks])
+                kind = self._kind(host), frozenset(of_host)
+                by_kind[kind][self._host(host, shown)] = max(stated) if attribute is _NICS_SEEN else stated.pop()
+        for alike in by_kind.values():
+            yield attribute, alike, "hosts", label
 
     def _compare_words(self) -> _Groups:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""

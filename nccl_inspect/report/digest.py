@@ -687,7 +687,18 @@ def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Pl
 
 
 def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
-    words = _describe_places(job, lead, places)
+    if places and len(places) <= _MOST_PLACES:
+        words = "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
+    else:
+        known = [] if shares_ranks(job) else places
+        ranks = [place.rank for place in known if place.rank is not None]
+        hosts: list[str] = []  # those of some ranks look like those of all
+        if all(place.host for place in known):
+            hosts = list(dict.fromkeys(place.host or "" for place in known)) or (lead.hosts if lead else [])
+        on = f"{count(len(hosts), 'host')} ({some_names(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
+        is_all = len(ranks) == len(job.ranks_seen) > 1
+        who = f"all {len(ranks):,} ranks" if is_all else ranks_word(ranks) if ranks else ""
+        words = " on ".join(filter(None, (who, on)))
     if lead and _are_only_named(lead, job):
         by = "; ".join(_describe_place(place, is_missed=False) for place in reporters)
         by = by or some_names(lead.hosts, _MOST_HOSTS)
@@ -706,21 +717,6 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
     line = next((finding.where for finding in _list_located(first, job)), "") if first else ""
     is_new = words not in line and len(places) <= _MOST_PLACES
     return "; ".join(filter(None, (line, words if is_new or not line else "")))
-
-
-def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str:
-    if places and len(places) <= _MOST_PLACES:
-        return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
-    ranks = [place.rank for place in places if place.rank is not None]
-    if shares_ranks(job):
-        ranks, places = [], []
-    if all(place.host for place in places):
-        hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
-    else:
-        hosts = []  # those of some ranks look like those of all
-    on = f"{count(len(hosts), 'host')} ({some_names(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
-    who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
-    return " on ".join(filter(None, (who, on)))
 
 
 def _is_missed(place: Place, job: Job) -> bool:

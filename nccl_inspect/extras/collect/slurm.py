@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,17 +37,19 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     for number, listed in enumerate(nodes):
         command = COMMANDS["nodes"].fill(nodes=listed)
         collection.run(replace(command, file=f"{command.file}-{number}") if number else command)
-    paths = [Path("STDOUT")] if collection.is_dry else []
-    for named in dict.fromkeys(_PATH.findall(description)):
-        if _OF_TASK.search(named) and not Path(named).exists():
-            pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))
-            paths += map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute
-        else:
-            paths.append(Path(named))
     used: set[str] = set()
-    for path in paths:
+    for path in [Path("STDOUT")] if collection.is_dry else _files(description):
         name = path.name if path.name not in used else f"{len(used)}-{path.name}"
         used.add(name)
         file = "logs/" if collection.is_dry else f"logs/{name}"
         collection.keep(file, str(path), partial(shutil.copyfile, path), f"cp {path} {file}")
     collection.write_index()
+
+
+def _files(description: str) -> Iterator[Path]:
+    for named in dict.fromkeys(_PATH.findall(description)):
+        if _OF_TASK.search(named) and not Path(named).exists():
+            pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))
+            yield from (Path(name) for name in sorted(glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute
+        else:
+            yield Path(named)
