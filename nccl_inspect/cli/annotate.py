@@ -9,7 +9,6 @@ import click
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
@@ -64,7 +63,7 @@ def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
 
 
 class _Margin:
-    def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
+    def __init__(self, grammar: engine.Grammar, only_nccl: bool, style: Style) -> None:
         self._grammar = grammar
         self._only_nccl = only_nccl
         self._style = style

@@ -18,7 +18,6 @@ from tabulate import tabulate
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import clean, entries
 from nccl_inspect.model.job import Path, PathKind, Selection
@@ -73,7 +72,7 @@ _COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
     metavar="N",
     help="Only the N slowest paths by the usual speed of their transport; slowest first.",
 )
-@format_option(("table", "csv", "json"))
+@shared.format_option(("table", "csv", "json"))
 @shared.read_options
 @shared.output_options
 def command(

@@ -21,7 +21,6 @@ from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.atomic_files import strip_compression
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.memory import pause_collector
@@ -412,7 +411,7 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
-        suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
+        suffix = PurePath(atomic_files.strip_compression(output)).suffix.lower().removeprefix(".")
         others = choices if suffix and suffix not in choices else ()
         name = next((one for one in others if load and suffix in getattr(load(one), "SUFFIXES", ())), suffix)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:

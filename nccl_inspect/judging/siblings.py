@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import cuda
 from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
@@ -87,7 +86,7 @@ def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[i
 
 def ranks_with_interface(facts: Facts) -> set[int]:
     """Return the ranks that report the interface they chose, which is among the first lines."""
-    return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+    return {rank for notice in facts.with_event(events.BootstrapInterface) for rank in notice.ranks}
 
 
 def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:

@@ -11,7 +11,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, jobs
-from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, label_lines, list_parts, make_head
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -28,19 +27,19 @@ def render(job: Job, style: Style) -> str:
         if standing.verdict not in ("ok", "unknown"):
             text = f"{standing.verdict.upper()}: {standing.reason}"
             commands.append(annotation(_VERDICT[standing.verdict], jobs.title(standing), text, [standing.first]))
-    first = make_head(job)
-    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
+    first = digest.make_head(job)
+    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in digest.label_lines(first))])
     commands += [annotation(_VERDICT[job.verdict], "nccl-inspect", text), *list_unread(job)]
     for finding in job.findings:
-        (_, summary), *parts = list_parts(finding)
+        (_, summary), *parts = digest.list_parts(finding)
         lines = [summary, *(f"{label}: {text}" for label, text in parts)]
         lines += [f"evidence: {line.source}:{line.line}: {line.text}" for line in finding.evidence[:1]]
         commands.append(_annotate_finding(_COMMANDS[finding.severity], finding, "\n".join(lines)))
     for entry in job.suppressed:
         text = f"{entry.finding.summary}\naccepted: {entry.reason}"
         commands.append(_annotate_finding("notice", entry.finding, text))
-    for notice in job.unexplained[:MAX_ERRORS]:
-        commands.append(annotation("warning", "no rule explains it", explain_notice(notice), notice.evidence))
+    for notice in job.unexplained[: digest.MAX_ERRORS]:
+        commands.append(annotation("warning", "no rule explains it", digest.explain_notice(notice), notice.evidence))
     for question in job.not_judged:
         text = f"{question.rule} not judged: {question.reason}; needs {question.needs}"
         commands.append(f"::debug::{_data(text)}")

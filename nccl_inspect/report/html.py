@@ -27,11 +27,9 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
 from nccl_inspect.answers import rows as answers
-from nccl_inspect.answers.rows import Answer, mark_unusual
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprits import name_of
-from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.inventory import Measured, SourceInfo
 from nccl_inspect.model.job import Job, PathKind, Selection
@@ -252,7 +250,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     }
 
 
-def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+def answer_table(asked: answers.Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
     """Return the head of the table of an answer, and its rows with whether they are bad."""
     rows = asked.rows(job)
     table = fit_table(asked.columns, make_cells(asked.columns, rows), UNBOUNDED)
@@ -276,7 +274,7 @@ def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
         line = notice.evidence[0]
         where = f"{names.get(line.source, line.source)}:{line.line}"
         first.setdefault((name, value), (ranges(notice.ranks) or "?", where))
-    notes = {name: mark_unusual(values) for name, values in counts.items()}
+    notes = {name: answers.mark_unusual(values) for name, values in counts.items()}
     return [(name, value, who, notes[name][value], where) for (name, value), (who, where) in sorted(first.items())]
 
 
@@ -420,7 +418,7 @@ def environment(folder: Path) -> Environment:
         finalize=lambda it: escape_controls(it) if isinstance(it, str) and not hasattr(it, "__html__") else it,
     )
     made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
-    made.tests.update(sentence=is_sentence)
+    made.tests.update(sentence=remedies.is_sentence)
     return made
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from nccl_inspect._version import __version__
 from nccl_inspect.judging import remedies
-from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -51,7 +50,7 @@ def _paragraphs(job: Job, style: Style) -> Iterator[str]:
     yield f"## {escape_markdown(first.headline)}{partial}"
     if lines := digest.label_lines(first):
         marks = {"do": code_span}  # commands as code
-        marked = [(k, marks.get("" if is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
+        marked = [(k, marks.get("" if remedies.is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
         yield "\n".join(f"- **{label}:** {text}" for label, text in marked)
     rows: list[list[str]] = []
     for label, text in digest.list_facts(job):

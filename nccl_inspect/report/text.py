@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import remedies
-from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
@@ -110,7 +109,7 @@ def headline(job: Job, style: Style) -> Iterator[str]:
         if label == "do":
             lines = step_block("do", shown, style, indent=0, hang=_HANG)
             if len(lines) > _MAX_LABELLED:  # without its comment
-                lines = step_block("do", shown.partition(COMMENT)[0], style, indent=0, hang=_HANG)
+                lines = step_block("do", shown.partition(remedies.COMMENT)[0], style, indent=0, hang=_HANG)
         else:
             most = _MAX_LABELLED if label == "where" else _MAX_SINCE
             lines = _limit_lines(block(label, shown, style, 0, _HANG), most, style)
@@ -202,7 +201,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: diges
         label = "fix" if index == 0 or style.width < NARROW else ""
         lines = step_block(label, fix, style)
         if style.tight and len(lines) > 1:
-            lines = step_block(label, fix.partition(COMMENT)[0], style)
+            lines = step_block(label, fix.partition(remedies.COMMENT)[0], style)
         yield from _limit_lines(lines, 1, style) if style.tight == _TIGHTEST else lines  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 

@@ -18,12 +18,9 @@ from typing import Any
 
 from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.extras.anonymize import text as texts
-from nccl_inspect.extras.anonymize.text import Names, Remains, Scrubber
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines, Source
@@ -215,7 +212,7 @@ def log_parts(source: Source) -> Iterator[tuple[list[bytes], bytes, Lines]]:
 class Anonymizer:
     """Learns names, then replaces them."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: texts.Names) -> None:
         self.names = names
         self.learned = Learned()
         self._printed: Counter[tuple[str, int]] = Counter()  # lines of each process, by host and pid
@@ -224,8 +221,8 @@ class Anonymizer:
         self._scanner = Scanner(self._grammar)
         self.lines_read = 0
         self.nccl_lines = 0  # those of NCCL, and of programs that tell something about it
-        self.scrubber = Scrubber(names)
-        self._remains = Remains(names)
+        self.scrubber = texts.Scrubber(names)
+        self._remains = texts.Remains(names)
         # Prefixes, messages and texts of evidence come again and again.
         # Short common words count as names in the text before ``NCCL``
         self._head = lru_cache(_MAX_REMEMBERED)(lambda head: encode(self.scrubber.text(decode(head), structural=True)))
@@ -256,7 +253,7 @@ class Anonymizer:
             self.lines_read += counts.lines
             self.nccl_lines += counts.nccl_lines + counts.related_lines
 
-    def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
+    def _learn_line(self, _number: int, origin: prefix.Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
             self._printed[origin.process.host, origin.process.pid] += 1
         if origin.label:
@@ -322,7 +319,7 @@ class Anonymizer:
         self.names.settle("cloud", learned["account"])
         self.names.settle("secret", learned["secret"] - {"", MASK})
         self.scrubber.refresh()
-        self._remains = Remains(self.names)
+        self._remains = texts.Remains(self.names)
 
     def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
         """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""
@@ -360,7 +357,7 @@ class Anonymizer:
         level, blank, message = rest.partition(b" ")
         return level + blank + self._message(message, self._grammar.parse(message))
 
-    def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
+    def _message(self, message: bytes, parsed: engine.Parsed | None) -> bytes:
         """Replace in a message; where the grammar knows it only its values change, and never its words."""
         text = decode(message)
         match = parsed.production.match(message) if parsed is not None and not find_spans(text) else None

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind, NotOfKindError
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
@@ -26,9 +25,6 @@ from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.text import Leaks, Names, load_table, rename_file
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
-from nccl_inspect.ingest.sources.archives import Member
-from nccl_inspect.ingest.sources.blocks import Progress, Source
-from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.util import atomic_files
@@ -80,7 +76,7 @@ def write(
     names: list[str],
     output: str,
     map_file: str | None = None,
-    progress: Progress | None = None,
+    progress: sources.Progress | None = None,
     *,
     overwrite: bool = False,
 ) -> None:
@@ -216,7 +212,7 @@ class Target:
 
 # Both readings
 
-Document: TypeAlias = tuple[str, Kind, Callable[[], bytes]]
+Document: TypeAlias = tuple[str, artifacts.Kind, Callable[[], bytes]]
 """A file of evidence: its name (as that of a source), its kind, and what gives its contents, or an error that says why
 it cannot."""
 
@@ -224,13 +220,13 @@ it cannot."""
 class _Job:
     """Tells logs, evidence and all else apart; learns names from all inputs, then writes them."""
 
-    def __init__(self, shown: Mapping[str, str], names: Names, progress: Progress | None) -> None:
+    def __init__(self, shown: Mapping[str, str], names: Names, progress: sources.Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
         self._names = list(shown.values())
         self._progress = progress
-        self._evidence: dict[Kind, Evidence] = {}
+        self._evidence: dict[artifacts.Kind, Evidence] = {}
         self._logs: list[File] = []
-        self._documents: list[tuple[File, Kind]] = []
+        self._documents: list[tuple[File, artifacts.Kind]] = []
         self._archives: list[File] = []  # those among the logs whose members may be evidence
         self._good: set[str] = set()  # evidence that can be written; in archives it may also look like a log
         self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
@@ -264,7 +260,7 @@ class _Job:
                     with suppress(StreamError):  # of this member; reading it as a log says why
                         yield from self._find_evidence(archive, member)
 
-    def _find_evidence(self, archive: File, member: Member) -> Iterator[Document]:
+    def _find_evidence(self, archive: File, member: archives.Member) -> Iterator[Document]:
         data = _unpack(member.open())
         name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
         kind = artifacts.kind_of(data[: artifacts.HEAD])
@@ -273,7 +269,7 @@ class _Job:
         elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, data):
             self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[sources.Source]:
         logs = sources.find(self._logs, self._progress) if self._logs else iter(())
         return (source for source in logs if source.name not in self._good)
 
@@ -285,7 +281,7 @@ class _Job:
                 self._evidence.setdefault(kind, Evidence(kind, anonymizer)).learn(read())
                 self._good.add(name)
                 documents += 1
-            except NotOfKindError:
+            except artifacts.NotOfKindError:
                 self._logs += [file for file, _ in self._documents if file.name == name]
             except RecursionError:
                 self.passed_over[name] = f"{kind.title}, damaged: nested too deeply"
@@ -331,7 +327,7 @@ def _read_file(file: File) -> bytes:
 
 def _unpack(pieces: Pieces) -> bytes:
     data = bytearray()
-    for piece in compression.unpack_data(pieces, Allowance()):
+    for piece in compression.unpack_data(pieces, compression.Allowance()):
         data += piece
         if len(data) > artifacts.MAX_BYTES:
             break

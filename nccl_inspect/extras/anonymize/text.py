@@ -19,7 +19,6 @@ from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files, wording
 from nccl_inspect.util.secrets import replace_secrets
 from nccl_inspect.util.text import encode, read_parts
-from nccl_inspect.util.wording import fold_names
 
 # Words that tell nothing
 
@@ -375,7 +374,7 @@ class Scrubber:
         listed = expand(text)
         if self.names.table["host"].keys().isdisjoint(listed):
             return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
-        return ",".join(fold_names(self.names.get("host", name) for name in listed))
+        return ",".join(wording.fold_names(self.names.get("host", name) for name in listed))
 
     def _printer(self, host: str) -> str:
         """Replace the host of a prefix; where a line was torn before it, the end of the text there."""

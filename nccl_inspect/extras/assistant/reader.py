@@ -25,11 +25,9 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context
 
 from nccl_inspect import artifacts, topology
-from nccl_inspect.artifacts import is_artifact
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.blocks import Progress
-from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.discovery import suggest_path
@@ -70,7 +68,7 @@ class Folders:
         """Return the folders, without links in their paths."""
         return [str(root) for root in self._roots]
 
-    def logs(self, names: Iterable[str]) -> list[File]:
+    def logs(self, names: Iterable[str]) -> list[files.File]:
         """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
         chosen = []
         for name in map(_require_plain, names):
@@ -103,7 +101,7 @@ class Folders:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
 
-    def _find_below(self, folder: Path, shown: str) -> list[File]:
+    def _find_below(self, folder: Path, shown: str) -> list[files.File]:
         entries = []
         for number, path in enumerate(files.walk_folder(folder, [])):
             if number >= self._max_entries:
@@ -113,7 +111,9 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
+            if file := files.find_entry(
+                base, self._hold(real, str(path)), artifacts.is_artifact, lambda _name, _why: None
+            ):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
@@ -318,7 +318,7 @@ class LogReader:
         return job
 
 
-def _state(file: File) -> tuple[str, int, int, int, int]:
+def _state(file: files.File) -> tuple[str, int, int, int, int]:
     if file.place is None:
         return file.name, 0, 0, 0, 0
     status = cast(Path, file.place).stat()

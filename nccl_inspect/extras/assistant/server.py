@@ -45,7 +45,6 @@ from nccl_inspect.model.document import evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.report import brief, digest
-from nccl_inspect.report.digest import verdict_line
 from nccl_inspect.report.tables import gdr_word, rows_by_kind
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
@@ -489,8 +488,8 @@ class Tools:
         changes = [one | {"pairs": len(one["pairs"]), "evidence": one["evidence"][:1]} for one in whole["changes"]]
         values = {
             "is_same": whole["is_same"],
-            "verdict_before": verdict_line(difference.a),
-            "verdict_after": verdict_line(difference.b),
+            "verdict_before": digest.verdict_line(difference.a),
+            "verdict_after": digest.verdict_line(difference.b),
             "explanations": [
                 {"chain": chain_words(each), "fix": each.fix[:4]} for each in difference.explanations[:MAX_OPEN]
             ],

@@ -21,7 +21,6 @@ from typing import Any, BinaryIO
 
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen
-from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode, encode
 
 # Commands
@@ -83,7 +82,7 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
             return None
         errors.seek(max(errors.seek(0, os.SEEK_END) - _MAX_WORDS, 0))
         *_, last = errors.read().decode("utf-8", "replace").strip().splitlines() or [""]
-        return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
+        return f"status {status}: {secrets.mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
 # Secrets
@@ -215,7 +214,9 @@ class Collection:
             lines = decode(data).splitlines(keepends=True)
             try:
                 is_manifest = command.file.endswith(_MANIFEST)
-                path.write_bytes(mask_manifest(data) if is_manifest else encode("".join(map(mask_secrets, lines))))
+                path.write_bytes(
+                    mask_manifest(data) if is_manifest else encode("".join(map(secrets.mask_secrets, lines)))
+                )
             except ValueError as error:
                 raise OSError(f"not kept: {error}") from None
         if problem:

@@ -10,7 +10,6 @@ import click
 
 from nccl_inspect._version import __version__
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.gate import policy as policies
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
@@ -50,7 +49,7 @@ readable input, or the policy is kept by the part that could be read.
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
-@format_option(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
+@shared.format_option(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
 @shared.rule_options
 @shared.read_options
 @shared.output_options

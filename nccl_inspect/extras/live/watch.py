@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory, ras
-from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
@@ -267,7 +266,7 @@ class Late(NamedTuple):
     names: list[str]
 
 
-def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
+def count_operations(found: ras.Answer) -> dict[tuple[str, str, int], int]:
     """Return how many operations each rank of a communicator launched, as far as the answer shows it."""
     counts = {
         (comm, operation, member.rank): number
@@ -281,7 +280,7 @@ def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
     return counts
 
 
-def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
+def find_late(found: ras.Answer, ranks: Mapping[int, int]) -> Late | None:
     """Return who launched less than the others, or does not answer; None if nobody."""
     late = found.last_to_come()
     words: dict[str, str] = {}
