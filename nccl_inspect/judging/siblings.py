@@ -350,7 +350,25 @@ class Observer:
         self._facts, self._is_global = facts, facts.job.rank_space == "global"
         self._ranks_on = {host.name: frozenset(host.ranks) for host in facts.job.hosts if is_named(host.name)}
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
-        self._starts = self._find_starts()
+        # The processes with their first lines and the end of their first initialisation, in sound sources.
+        torn = {source.name for source in facts.job.sources if source.damaged_lines or source.repaired_lines}
+        begins = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
+        opened = {process for kind in begins for one in facts.with_event(kind) for process in one.processes}
+        first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
+        ranks_of: defaultdict[Process, set[int]] = defaultdict(set)
+        for comm in facts.job.communicators:
+            for begin in comm.begins if comm.parent is None and comm.color is None else ():
+                known = first.get(begin.process)
+                if known is None or (known[0].source == begin.source and begin.order < known[0].order):
+                    first[begin.process] = begin, comm
+                if self._is_global:
+                    ranks_of[begin.process] |= global_ranks(comm, (begin.member,))
+        self._begun = Counter(process.host for process in first)
+        self._starts = {
+            process: _Start(frozenset(ranks_of[process]), begin, (comm.nranks, comm.nnodes, comm.local_ranks))
+            for process, (begin, comm) in first.items()
+            if begin.is_complete and begin.source not in torn and process in opened
+        }
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
         # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
         gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
@@ -373,28 +391,6 @@ class Observer:
             groups.append(self._compare_nics(between))
         odd = (find_odd(*group) for group in chain.from_iterable(groups))
         return join(filter(None, odd), self._ranks_on)
-
-    def _find_starts(self) -> dict[Process, _Start]:
-        """Return the processes with their first lines and the end of their first initialisation, in sound sources."""
-        job = self._facts.job
-        torn = {source.name for source in job.sources if source.damaged_lines or source.repaired_lines}
-        begins = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
-        opened = {process for kind in begins for one in self._facts.with_event(kind) for process in one.processes}
-        first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
-        ranks: defaultdict[Process, set[int]] = defaultdict(set)
-        for comm in job.communicators:
-            for begin in comm.begins if comm.parent is None and comm.color is None else ():
-                known = first.get(begin.process)
-                if known is None or (known[0].source == begin.source and begin.order < known[0].order):
-                    first[begin.process] = begin, comm
-                if self._is_global:
-                    ranks[begin.process] |= global_ranks(comm, (begin.member,))
-        self._begun = Counter(process.host for process in first)
-        return {
-            process: _Start(frozenset(ranks[process]), begin, (comm.nranks, comm.nnodes, comm.local_ranks))
-            for process, (begin, comm) in first.items()
-            if begin.is_complete and begin.source not in torn and process in opened
-        }
 
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""

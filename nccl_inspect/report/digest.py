@@ -40,14 +40,6 @@ _MAX_RUNS = 12
 _LEAST = 60.0  # seconds without a line that are worth mentioning
 
 
-def _describe_gap(job: Job, are_ok: bool) -> str:
-    ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
-    begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
-    starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
-    what, paths = next(filter(None, [*ends, *begins, *starts]), ""), len(job.paths)
-    return f"{what}; the {count(paths, 'path')} in it {is_or_are(paths)} ok" if what and are_ok else what
-
-
 def _is_end(finding: Finding) -> bool:
     return finding.clue and finding.category == "failures"
 
@@ -298,19 +290,25 @@ def reason(job: Job) -> str:
         return f"{how}{text}" + (f"; {paths}" if is_shown else "")
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
-    if job.verdict == "unknown" and notice:
+    if job.verdict != "unknown":
+        return paths if job.verdict == "ok" else _MEANING[job.verdict]
+    if notice:
         return f"an error that no rule explains: {message}"
-    if job.verdict == "unknown" and job.excerpt and job.paths and paths == _MEANING["ok"]:
+    if job.excerpt and job.paths and paths == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := _describe_gap(job, paths == _MEANING["ok"])):
-        return lacking
-    if job.verdict == "unknown" and unjudged:
+    ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
+    begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
+    starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
+    if lacking := next(filter(None, [*ends, *begins, *starts]), ""):
+        number = len(job.paths)
+        is_good = f"; the {count(number, 'path')} in it {is_or_are(number)} ok" if paths == _MEANING["ok"] else ""
+        return lacking + is_good
+    if unjudged:
         return "; ".join(unjudged)
-    if job.verdict == "unknown" and job.unplaced_lines and job.paths:
+    if job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
-    if job.verdict == "unknown" and not any(source.nccl_lines for source in job.sources):
-        return "the log has no line of NCCL itself"
-    return paths if job.verdict == "ok" else _MEANING[job.verdict]
+    is_of_nccl = any(source.nccl_lines for source in job.sources)
+    return _MEANING["unknown"] if is_of_nccl else "the log has no line of NCCL itself"
 
 
 def _summarize_paths(job: Job) -> tuple[str, list[str]]:

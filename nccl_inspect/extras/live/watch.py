@@ -11,7 +11,7 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -280,27 +280,6 @@ def count_operations(found: ras.Answer) -> dict[tuple[str, str, int], int]:
     return counts
 
 
-def find_late(found: ras.Answer, ranks: Mapping[int, int]) -> Late | None:
-    """Return who launched less than the others, or does not answer; None if nobody."""
-    late = found.last_to_come()
-    words: dict[str, str] = {}
-    for mismatch in found.mismatches:
-        most = max((*(member.launched for member in mismatch.members), mismatch.usual or 0), default=0)
-        for member in mismatch.behind:
-            if member in late or (member.pid and member.pid in {one.pid for one in late}):
-                counts = f"{member.launched} {mismatch.operation}, others {most}, in communicator {mismatch.comm_id}"
-                words.setdefault(who(member, ranks), counts)
-    for lost in found.lost:
-        member = ras.Member(-1 if lost.rank is None else lost.rank, lost.host, lost.pid)
-        words[who(member, ranks)] = "considered dead" if lost.is_dead else "does not answer"
-    if not words:
-        return None
-    pids = {one.pid for one in late} | {lost.pid for lost in found.lost}
-    known = sorted({rank for pid in pids if pid is not None and (rank := ranks.get(pid)) is not None})
-    said = [f"{name}: {text}" for name, text in words.items()]
-    return Late(known, said[:_MOST], list(words))
-
-
 # The watch
 
 _PACKED = b"\x1f\x8b"
@@ -423,10 +402,28 @@ class Watch:
             yield Resumed(seconds)
 
     def _find_late(self) -> Late | None:
+        """Return who launched less than the others, or does not answer; None if nobody."""
         if self._answer is None:
             return None
-        value = self._answer.value
-        return find_late(value, ranks_of_pids(self.job, [value]) if self.job else value.ranks_by_pid())
+        found: ras.Answer = self._answer.value
+        ranks = ranks_of_pids(self.job, [found]) if self.job else found.ranks_by_pid()
+        late = found.last_to_come()
+        words: dict[str, str] = {}
+        for mismatch in found.mismatches:
+            most = max((*(member.launched for member in mismatch.members), mismatch.usual or 0), default=0)
+            for member in mismatch.behind:
+                if member in late or (member.pid and member.pid in {one.pid for one in late}):
+                    others = f"{mismatch.operation}, others {most}, in communicator {mismatch.comm_id}"
+                    words.setdefault(who(member, ranks), f"{member.launched} {others}")
+        for lost in found.lost:
+            member = ras.Member(-1 if lost.rank is None else lost.rank, lost.host, lost.pid)
+            words[who(member, ranks)] = "considered dead" if lost.is_dead else "does not answer"
+        if not words:
+            return None
+        pids = {one.pid for one in late} | {lost.pid for lost in found.lost}
+        known = sorted({rank for pid in pids if pid is not None and (rank := ranks.get(pid)) is not None})
+        said = [f"{name}: {text}" for name, text in words.items()]
+        return Late(known, said[:_MOST], list(words))
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
