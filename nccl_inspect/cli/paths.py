@@ -239,15 +239,10 @@ def make_grid(paths: Selection, among: Selection, by: str | None) -> Grid:
             wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
             free = (char.upper() for char in wanted if char.upper() not in letters.values())
             letters[label] = next(free, f"K{len(letters)}")
-    return Grid(
-        by=by,
-        names=list(map(str, sorted(ranks))) if by == "rank" else list(hosts),
-        cells=cells,
-        left_out={(_name(src), _name(dst)) for src, dst in whole} - cells.keys(),
-        is_part=is_part,
-        letters=letters,
-        marks=", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts),
-    )
+    names = list(map(str, sorted(ranks))) if by == "rank" else list(hosts)
+    left_out = {(_name(src), _name(dst)) for src, dst in whole} - cells.keys()
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
+    return Grid(by, names, cells, left_out, is_part, letters, marks)
 
 
 def _kind(kind: PathKind) -> PathClass:

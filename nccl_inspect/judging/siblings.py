@@ -187,17 +187,7 @@ def find_odd(attribute: Attribute, values: Mapping[Sibling, Hashable], group: st
     if not is_odd or (values[odd[0]] == ABSENT and odd[0].kind != "host" and not odd[0].paths):
         return None
     like = next(sibling for sibling, value in values.items() if value == usual)
-    return Odd(
-        attribute=attribute,
-        label=label or attribute.label,
-        siblings=odd,
-        found=odd,
-        group=group,
-        values=values,
-        usual=usual,
-        like=like,
-        others=len(values) - len(odd),
-    )
+    return Odd(attribute, label or attribute.label, odd, odd, group, values, usual, like, len(values) - len(odd))
 
 
 def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:

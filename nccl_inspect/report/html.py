@@ -37,6 +37,7 @@ from nccl_inspect.model.versions import cuda
 from nccl_inspect.report import Style, digest, jobs, picture
 from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, fit_table, gdr_word, make_cells, rows_by_kind
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -143,18 +144,14 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
     """Return what paths have in common; what is not there is left out."""
     everything = {
         "look": picture.find_look(path).key,
-        "transport": path.transport,
-        "detail": path.detail,
-        "scope": path.scope,
+        **pick_fields(path, "transport", "detail", "scope"),
         "gdr": None if path.gdr is None else gdr_word(path.gdr),
         "nic": path.nic or (None if path.nic_index is None else f"index {path.nic_index}"),
         "pxn": path.pxn_rank,
-        "shared": path.shared,
-        "link": path.link,
+        **pick_fields(path, "shared", "link"),
         "channels": ranges(path.channels),
         "comms": [comms.number(comm) for comm in communicators],
-        "verdict": path.verdict,
-        "rules": path.rules,
+        **pick_fields(path, "verdict", "rules"),
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
         "guessed": path.guessed,
     }
@@ -221,15 +218,10 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     def scale_rate(gbps: float) -> float:
         return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
 
-    points = [
-        (
-            scale_size(row.size),
-            scale_rate(row.gbps),
-            f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}",
-            row in entry.dips,
-        )
-        for row in entry.sizes
-    ]
+    points = []
+    for row in entry.sizes:
+        words = f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}"
+        points.append((scale_size(row.size), scale_rate(row.gbps), words, row in entry.dips))
     band = None  # top and height of what is expected
     if entry.expected_low and entry.expected_high:
         top = scale_rate(entry.expected_high)

@@ -23,6 +23,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts, reason
+from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -92,12 +93,7 @@ def _result(finding: Finding, accepted: str, index: int, counts: _Counts) -> dic
         "partialFingerprints": {"ncclInspectFinding/v1": value, "primaryLocationLineHash": value},
         "suppressions": [{"kind": "external", "justification": accepted}] if accepted else [],
         "properties": {
-            "category": finding.category,
-            "confidence": finding.confidence,
-            "root": finding.root,
-            "because": finding.because,
-            "ranks": finding.ranks,
-            "hosts": finding.hosts,
+            **pick_fields(finding, "category", "confidence", "root", "because", "ranks", "hosts"),
             "culprits": [asdict(culprit) for culprit in finding.culprits],
         },
     }

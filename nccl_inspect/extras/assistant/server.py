@@ -320,10 +320,8 @@ class Tools:
                 chosen = selection.sort_slowest_first(chosen, judged)
             names = ("src", "dst", "src_host", "dst_host", "scope", "nic", "verdict", "rules")
             rows = (
-                {
-                    **pick_fields(path, *names),
-                    **{"path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)},
-                }
+                pick_fields(path, *names)
+                | {"path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)}
                 for path in chosen[offset : offset + limit]
             )
             narrower = "filter by rank, host, scope, transport or verdict"

@@ -10,6 +10,7 @@ from nccl_inspect.extras.exports import shared
 from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
+from nccl_inspect.util.records import pick_fields
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
 FILE = "nccl-grammar.json"
@@ -39,10 +40,7 @@ def _message(production: Production) -> dict[str, Any]:
         text = shared.translate(shape, backtracks=False, capture=capture)
         patterns.append(f"^(?:{text})$" if "|" in text else f"^{text}$")
     return {
-        "name": production.name,
-        "dialect": production.dialect,
-        "family": production.family,
-        "line": production.line,
+        **pick_fields(production, "name", "dialect", "family", "line"),
         "fragments": {
             name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
         },

@@ -22,7 +22,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record
+from nccl_inspect.util.records import Frozen, Record, pick_fields
 from nccl_inspect.util.wording import count, list_words, ranges, ranks_word
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
@@ -328,16 +328,8 @@ def _path_change(
     scope: str, before: str | None, after: str | None, paths: Selection, judged: Iterable[PathKind] | None = None
 ) -> Change:
     rules = {rule for kind in (paths.kinds if judged is None else judged) for rule in kind.rules}
-    return Change(
-        area="paths",
-        what=scope,
-        before=before,
-        after=after,
-        pairs=[(src, dst) for src, dst in paths.values("src", "dst")],
-        ranks=sorted(paths.ends()),
-        rules=sorted(rules),
-        evidence=paths.first_lines()[:_MAX_EVIDENCE],
-    )
+    pairs, lines = [(src, dst) for src, dst in paths.values("src", "dst")], paths.first_lines()[:_MAX_EVIDENCE]
+    return Change("paths", scope, before, after, pairs, sorted(paths.ends()), sorted(rules), lines)
 
 
 # Findings
@@ -400,17 +392,9 @@ def _finding_words(finding: Finding) -> str:
 
 
 def _finding_change(finding: Finding, before: str | None, after: str | None) -> Change:
-    return Change(
-        area="findings",
-        what=finding.rule,
-        before=before,
-        after=after,
-        ranks=finding.ranks,
-        rules=finding.because,
-        evidence=finding.evidence,
-        severity=finding.severity,
-        fix=finding.fix if before is None and finding.severity != "info" else [],
-    )
+    fix = finding.fix if before is None and finding.severity != "info" else []
+    same = pick_fields(finding, "ranks", "evidence", "severity")
+    return Change("findings", finding.rule, before, after, **same, rules=finding.because, fix=fix)
 
 
 # What explains what

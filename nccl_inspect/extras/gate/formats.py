@@ -126,12 +126,9 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
     """Return a checked policy as the document ``nccl-inspect-check/1``, whose schema is in the package."""
     expectations = [
-        {
-            **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
-            "rule": outcome.rule or None,
-            "ranks": outcome.ranks,
-            "evidence": list(map(evidence_to_dict, outcome.evidence)),
-        }
+        pick_fields(outcome, "key", "wanted", "state", "summary", "todo")
+        | {"rule": outcome.rule or None, "ranks": outcome.ranks}
+        | {"evidence": list(map(evidence_to_dict, outcome.evidence))}
         for outcome in checked.outcomes
     ]
     findings = [{key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)]
@@ -343,20 +340,15 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             "schema": DIFF_SCHEMA,
             "is_same": not difference.changes,
             **{
-                name: {
-                    "sources": [source.name for source in job.sources],
-                    **pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
-                }
+                name: {"sources": [source.name for source in job.sources]}
+                | pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config")
                 for name, job in (("a", difference.a), ("b", difference.b))
             },
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
-                {
-                    **pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules"),
-                    "evidence": list(map(evidence_to_dict, change.evidence)),
-                    "severity": change.severity or None,
-                    "fix": change.fix,
-                }
+                pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules")
+                | {"evidence": list(map(evidence_to_dict, change.evidence))}
+                | {"severity": change.severity or None, "fix": change.fix}
                 for change in difference.changes
             ],
             "explanations": [
