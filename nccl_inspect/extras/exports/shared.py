@@ -95,6 +95,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _PLAIN = frozenset(" -#&~'\"/")  # characters that Python escapes and that need no escape
+_CHARACTERS = {".": r"[^\n]", "\\d": "[0-9]", "\\Z": r"(?:$|\n)"}
 _MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
@@ -123,36 +124,26 @@ def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
                 is_look = text in ("(?=", "(?!")
                 opening = text if backtracks else text.replace(">", ":")
                 atoms.append(f"{opening}{inside})" if backtracks or not is_look else "")
-            elif token["count"]:
-                atoms[-1] = _repeat(atoms[-1], token["count"], token["mode"], backtracks)
+            elif token["count"] and backtracks:
+                atom, times, mode = atoms[-1], token["count"], token["mode"]
+                # A list of numbers: of a thousand ranks each would be kept to be tried again.
+                if times == "*" and atom.startswith("(?:") and "[^" not in atom:
+                    atom = f"(?>{atom[3:]}"
+                # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
+                atoms[-1] = f"(?>{atom}{times})" if mode == "+" else f"{atom}{times}{mode}"
+            elif times := token["count"]:
+                least, _, most = times.strip("{}").partition(",")
+                if most.isdecimal() and int(most) > _MAX_SPLIT:
+                    times = "*" if least == "0" else "+"
+                atoms[-1] += f"{times}{token['mode'].strip('+')}"
+            elif text.startswith("[^"):
+                # None continues the next line, which some programs take for a part of the message.
+                atoms.append(rf"{text[:-1]}\n]")
             else:
-                atoms.append(_character(text))
+                atoms.append(_CHARACTERS.get(text) or (text[1] if text[0] == "\\" and text[1] in _PLAIN else text))
         return "".join(atoms)
 
     return take_group()
-
-
-def _repeat(atom: str, times: str, mode: str, backtracks: bool) -> str:
-    if backtracks:
-        if times == "*" and atom.startswith("(?:") and "[^" not in atom:
-            atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
-        # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
-        return f"(?>{atom}{times})" if mode == "+" else f"{atom}{times}{mode}"
-    least, _, most = times.strip("{}").partition(",")
-    if most.isdecimal() and int(most) > _MAX_SPLIT:
-        times = "*" if least == "0" else "+"
-    return f"{atom}{times}{mode.strip('+')}"
-
-
-def _character(text: str) -> str:
-    """Write a character or class: none continues the next line, which some programs take for a part of the message."""
-    if text == "." or text.startswith("[^"):
-        return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
-    if text[0] != "\\":
-        return text
-    if text[1] in _PLAIN:
-        return text[1]
-    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(text, text)
 
 
 def split_message(production: Production) -> list[Shape]:
