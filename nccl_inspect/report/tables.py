@@ -71,9 +71,7 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
     """Return the cells of some records, one row each."""
     rows = []
     for record in records:
-        texts = (
-            column.text(record) if column.text else _value_text(getattr(record, column.name)) for column in columns
-        )
+        texts = [one.text(record) if one.text else _value_text(getattr(record, one.name)) for one in columns]
         rows.append([escape_controls(text) or NOTHING for text in texts])
     return rows
 

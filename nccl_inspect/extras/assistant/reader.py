@@ -24,7 +24,8 @@ import anyio.from_thread
 import anyio.to_thread
 from mcp.server.mcpserver import Context
 
-from nccl_inspect import artifacts, topology
+from nccl_inspect import topology
+from nccl_inspect.artifacts import inventory, is_artifact
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.blocks import Progress
@@ -111,9 +112,7 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := files.find_entry(
-                base, self._hold(real, str(path)), artifacts.is_artifact, lambda _name, _why: None
-            ):
+            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
@@ -307,7 +306,7 @@ class LogReader:
         judge = reading.Judge(options)  # before a long log is read, so that a mistake is reported at once
         limit = nullcontext() if compression.given_limit() else compression.set_limit(_MAX_UNPACKED)
         with limit, pause_collector():
-            beside = artifacts.inventory(list(inputs))
+            beside = inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             job = judge.find_job(fold, visit, wish.is_one_of_two, beside)
         self._kept[key] = (job, sum(file.size or 0 for file in inputs))

@@ -214,9 +214,8 @@ class Collection:
             lines = decode(data).splitlines(keepends=True)
             try:
                 is_manifest = command.file.endswith(_MANIFEST)
-                path.write_bytes(
-                    mask_manifest(data) if is_manifest else encode("".join(map(secrets.mask_secrets, lines)))
-                )
+                masked = mask_manifest(data) if is_manifest else encode("".join(map(secrets.mask_secrets, lines)))
+                path.write_bytes(masked)
             except ValueError as error:
                 raise OSError(f"not kept: {error}") from None
         if problem:

@@ -147,10 +147,8 @@ class TestedJob(Job):
     def _demand(self, wanted: str, asks: Mapping[str, Callable[[Job], Iterable[policies.Answer]]]) -> None:
         """Fail unless the check of each scope holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
-        policy = policies.Policy(
-            "", [policies.Expectation(f"{scope} paths", wanted, ask) for scope, ask in asks.items()]
-        )
-        if bad := _bad_outcomes(policy, self, strict=True):
+        expected = [policies.Expectation(f"{scope} paths", wanted, ask) for scope, ask in asks.items()]
+        if bad := _bad_outcomes(policies.Policy("", expected), self, strict=True):
             ranks = {rank for outcome in bad for rank in outcome.ranks}
             paths = [path for path in self.paths if path.src in ranks and path.scope in asks]
             raise AssertionError(_join(f"not every path has {wanted}", map(_answer, bad), self._list_findings(paths)))
