@@ -481,23 +481,17 @@ class Scrubber:
                         return out + "." + self.names.get("domain", "".join(rest[1:]))
                     at = end - 1
                     break
-            else:
-                out += _replace_affixed(parts[at], names)
+            else:  # with something before or behind it: ``libacme``, the interface ``zenith0``
+                part, stem = parts[at], parts[at].rstrip("0123456789")
+                if part.startswith("lib") and part[3:] in names:
+                    part = f"lib{names[part[3:]]}"
+                elif stem != part and stem in names and len(stem) >= _MIN_STEM and stem.isalpha():
+                    part = f"{names[stem]}x{part[len(stem) :]}"
+                out += part
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2
         return out
-
-
-def _replace_affixed(part: str, names: dict[str, str]) -> str:
-    """Replace a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
-    library = part[3:] if part.startswith("lib") else ""
-    if library in names:
-        return f"lib{names[library]}"
-    stem = part.rstrip("0123456789")
-    if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in names:
-        return part
-    return f"{names[stem]}x{part[len(stem) :]}"
 
 
 def _is_kept(text: str) -> bool:

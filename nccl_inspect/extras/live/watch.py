@@ -266,20 +266,6 @@ class Late(NamedTuple):
     names: list[str]
 
 
-def count_operations(found: ras.Answer) -> dict[tuple[str, str, int], int]:
-    """Return how many operations each rank of a communicator launched, as far as the answer shows it."""
-    counts = {
-        (comm, operation, member.rank): number
-        for comm, launched in found.launched.items()
-        for operation, number in launched.items()
-        for member in found.members.get(comm, ())
-    }
-    for one in found.mismatches:
-        counts[one.comm_id, one.operation, -1] = one.usual or 0
-        counts |= {(one.comm_id, one.operation, member.rank): member.launched for member in one.members}
-    return counts
-
-
 # The watch
 
 _PACKED = b"\x1f\x8b"
@@ -383,7 +369,18 @@ class Watch:
         if isinstance(answer, str):
             self.ras = f"no answer from RAS ({answer})"
             return
-        counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
+        # How many operations each rank of a communicator launched, as far as the answer shows it.
+        found: ras.Answer = answer.value
+        counts = {
+            (comm, operation, member.rank): number
+            for comm, launched in found.launched.items()
+            for operation, number in launched.items()
+            for member in found.members.get(comm, ())
+        }
+        for one in found.mismatches:
+            counts[one.comm_id, one.operation, -1] = one.usual or 0
+            counts |= {(one.comm_id, one.operation, member.rank): member.launched for member in one.members}
+        now, is_first = self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
         self._counts |= counts
         kept, before = self._find_late(), self._answer
