@@ -283,7 +283,15 @@ class Anonymizer:
         hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
         hosts |= set(filter(texts.is_distinct, learned["likely-host"]))
         hosts = {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
-        listed = self._find_brackets(hosts)
+        # Expressions in brackets that stand for a known host, among others, with all that they stand for.
+        known, listed = hosts | {name.partition(".")[0] for name in hosts}, dict[str, list[str]]()
+        ordered = sorted(known)
+        for expression in learned["expression"]:
+            stem = expression.partition("[")[0]
+            at = bisect_left(ordered, stem)
+            if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
+                names = texts.expand(expression)
+                listed |= {} if known.isdisjoint(names) else {expression: names}
         hosts.update(*listed.values())
         domains = {}  # of the hosts that are called by their whole names, in words
         for name in hosts:
@@ -320,17 +328,6 @@ class Anonymizer:
         self.names.settle("secret", learned["secret"] - {"", MASK})
         self.scrubber.refresh()
         self._remains = texts.Remains(self.names)
-
-    def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
-        """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""
-        known = hosts | {name.partition(".")[0] for name in hosts}
-        ordered, lists = sorted(known), {}
-        for expression in self.learned.names["expression"]:
-            stem = expression.partition("[")[0]
-            at = bisect_left(ordered, stem)
-            if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
-                lists[expression] = texts.expand(expression)
-        return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
 
     # Second reading
 

@@ -258,16 +258,13 @@ class _Job:
             with suppress(StreamError, OSError):  # reading its logs says why
                 for member in artifacts.open_members(archive, archives.ALL):
                     with suppress(StreamError):  # of this member; reading it as a log says why
-                        yield from self._find_evidence(archive, member)
-
-    def _find_evidence(self, archive: File, member: archives.Member) -> Iterator[Document]:
-        data = _unpack(member.open())
-        name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-        kind = artifacts.kind_of(data[: artifacts.HEAD])
-        if kind and len(data) <= artifacts.MAX_BYTES:
-            yield name, kind, lambda: data
-        elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, data):
-            self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
+                        data, path = _unpack(member.open()), member.name
+                        name = f"{archive.name}:{escape_controls(path.removeprefix('./'))}"
+                        inner = artifacts.kind_of(data[: artifacts.HEAD])
+                        if inner and len(data) <= artifacts.MAX_BYTES:
+                            yield name, inner, partial(bytes, data)
+                        elif inner or log_detection.is_left_out(path) or not log_detection.is_log(path, data):
+                            self.passed_over.setdefault(name, artifacts.TOO_LARGE if inner else log_detection.UNKNOWN)
 
     def _sources(self) -> Iterator[sources.Source]:
         logs = sources.find(self._logs, self._progress) if self._logs else iter(())
