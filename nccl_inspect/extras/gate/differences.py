@@ -208,7 +208,10 @@ def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
         if before != after:
             yield Change("communicators", "sizes", before or None, after or None)
         return
-    ours, theirs = _communicators_by_ranks(a), _communicators_by_ranks(b)
+    ours, theirs = (
+        group_values(((comm.nranks, *([comm.id] if None in comm.ranks else comm.ranks)), comm) for comm in comms)
+        for comms in (a.communicators, b.communicators)
+    )
     for key in ours:
         for old, new in zip(ours[key], theirs.get(key, ()), strict=False):
             name = new.id if new.id == "world" else f"{count(new.nranks, 'rank')} {_member_ranks(new)}"
@@ -226,11 +229,6 @@ def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
             text = f"{count(len(members), 'communicator')} {name}: {list_words(map(_member_ranks, members))}"
             lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
             yield Change("communicators", name, None if is_new else text, text if is_new else None, evidence=lines)
-
-
-def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
-    keys = ((comm.id,) if None in comm.ranks else tuple(comm.ranks) for comm in job.communicators)
-    return group_values(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
 
 
 def _member_ranks(comm: CommunicatorInfo) -> str:
