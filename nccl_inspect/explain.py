@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
-from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
+from nccl_inspect.judging.engine import CATEGORIES, list_rules
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
-from nccl_inspect.scanning.meaning import Meaning
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import encode
 from nccl_inspect.util.wording import list_words
@@ -18,24 +18,6 @@ from nccl_inspect.util.wording import list_words
 _NOBODY = "host:1:1 [0] NCCL"  # prefix for a message without one, so that it reads as a log line
 
 _FOLLOWING = "step 1"  # a following line, so that the message does not count as the end of a log, where ranks may hang
-
-
-def _find_lead(text: str, meaning: Meaning) -> tuple[Rule | None, str]:
-    """Return the rule that the grammar names for a line, else the one that finds something in this line alone."""
-    named = meaning.production.rule
-    judge, findings = reading.Judge(reading.Options()), []
-    production, log_line = meaning.production, text
-    if not (meaning.origin or production.foreign or production.bare or production.traced):
-        # NCCL prints errors at level WARN.
-        level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
-        log_line = f"{_NOBODY} {level} {meaning.message}"
-    with suppress(NoInputError):  # it only counts beside lines of NCCL
-        job = judge(reading.fold(encode(f"{log_line}\n{_FOLLOWING}\n")))
-        findings = [one for one in job.findings if one.category != CATEGORIES[-1]]  # but those about the log
-    finding = next((one for one in findings if one.rule == named), next(iter(findings), None))
-    name = finding.rule if finding else named
-    rule = next((entry.rule for entry in list_rules() if entry.rule.name == name), None)
-    return rule, next(iter(finding.fix), "") if finding else ""
 
 
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
@@ -72,7 +54,16 @@ def line(text: str) -> Explanation:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
-        return line(known.sample) if known else _explain_nearest(text)
+        if known:
+            return line(known.sample)
+        is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
+        near = None if is_named else meaning.similar_message(text, engine.load_grammar())
+        if near is None:
+            raise _unknown(text)
+        rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
+        nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
+        parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
+        return Explanation(parts, [], rule.name if rule else None)
     parts = _parts(sense)
     if origin := sense.origin:
         printer = [
@@ -82,9 +73,20 @@ def line(text: str) -> Explanation:
             "" if origin.device is None else f"device {origin.device} (of the thread)",
         ]
         parts[2:2] = [("from", ", ".join(filter(None, printer)))] if any(printer) else []
-    rule, fix = _find_lead(text, sense)
+    # It leads to the rule that the grammar names for the line, else to one that finds something in this line alone.
+    production, log_line, findings = sense.production, text, list[Finding]()
+    if not (sense.origin or production.foreign or production.bare or production.traced):
+        # NCCL prints errors at level WARN.
+        level = sense.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
+        log_line = f"{_NOBODY} {level} {sense.message}"
+    with suppress(NoInputError):  # it only counts beside lines of NCCL
+        job = reading.Judge(reading.Options())(reading.fold(encode(f"{log_line}\n{_FOLLOWING}\n")))
+        findings = [one for one in job.findings if one.category != CATEGORIES[-1]]  # but those about the log
+    finding = next((one for one in findings if one.rule == production.rule), next(iter(findings), None))
+    name = finding.rule if finding else production.rule
+    rule = next((entry.rule for entry in list_rules() if entry.rule.name == name), None)
     parts += [("rule", f"{rule.name}: {rule.title}")] if rule else []
-    parts += [("first fix", fix)] if fix else []
+    parts += [("first fix", finding.fix[0])] if finding and finding.fix else []
     return Explanation(parts, sense.fields, rule.name if rule else None)
 
 
@@ -96,17 +98,6 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
         ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
         ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
     ]
-
-
-def _explain_nearest(text: str) -> Explanation:
-    is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else meaning.similar_message(text, engine.load_grammar())
-    if near is None:
-        raise _unknown(text)
-    rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
-    nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
-    parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
-    return Explanation(parts, [], rule.name if rule else None)
 
 
 def _unknown(text: str) -> NcclInspectError:

@@ -9,14 +9,13 @@ import click
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
 from nccl_inspect.ingest.lines.timestamps import Memory
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline.reading import nothing_found
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint
 from nccl_inspect.scanning import meaning
@@ -58,13 +57,13 @@ def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
             if noted := list(margin.add_notes(piece.lines)):
                 yield "\n".join(noted)
     if not margin.has_nccl:
-        raise reading.nothing_found(lines, list(map(str, problems)))
+        raise nothing_found(lines, list(map(str, problems)))
     for problem in problems:
         print_stderr(str(problem))
 
 
 class _Margin:
-    def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
+    def __init__(self, grammar: engine.Grammar, only_nccl: bool, style: Style) -> None:
         self._grammar = grammar
         self._only_nccl = only_nccl
         self._style = style
@@ -78,7 +77,12 @@ class _Margin:
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [sign for candidate in self._grammar.find_foreign(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
-        pasted = {} if self.has_nccl or len(block) > PASTE else self._read_excerpt(clean)
+        pasted: dict[int, Production] = {}
+        if not (self.has_nccl or len(block) > PASTE or any(map(prefix.split, clean))):
+            for reading in Excerpt(self._grammar).readings(clean):
+                for _, text in reading.messages:
+                    if text.parsed:
+                        pasted[reading.place + reading.pieces - 1] = text.parsed.production
         printable = [] if hides else escape_controls_in_lines(decode(block)).split("\n")
         if len(printable) != len(lines):  # one has an end within, or may hide something
             printable = [escape_controls(mask_secrets(decode(line))) for line in lines]
@@ -92,17 +96,6 @@ class _Margin:
             if production and production.says and production not in self._noted:
                 self._noted.add(production)
                 yield paint(f"    ^ {production.says}", "dim", self._style)
-
-    def _read_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        if any(map(prefix.split, lines)):
-            return {}
-        readings = Excerpt(self._grammar).readings(lines)
-        return {
-            reading.place + reading.pieces - 1: text.parsed.production
-            for reading in readings
-            for _, text in reading.messages
-            if text.parsed
-        }
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
         parts = prefix.split(line)

@@ -103,7 +103,15 @@ def command(
         selection.match_names("host", hosts, sorted({host for host, _ in processes if host}))
         selection.require_numbers("pid", numbers, {pid for _, pid in processes if pid is not None})
 
-    target = _open_target(output, name)
+    target: AbstractContextManager[BinaryIO]
+    if output != "-":
+        target = atomic_files.open_compressed(output, "-o")
+    elif not writers.FORMATS[name].streams:
+        raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
+    elif not writers.FORMATS[name].text and sys.stdout.isatty():
+        raise NcclInspectError(f"{name} is binary, not for a terminal", f"name a file, -o events.{name}, or pipe it")
+    else:
+        target = nullcontext(atomic_files.standard_output())
     with Bar(progress) as bar:
         stream = reading.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         try:
@@ -119,14 +127,3 @@ def command(
         print_stderr(str(problem))
     if not seen["matches"]:
         print_stderr(f"no event matches; the log has {count(seen['events'], 'event')}")
-
-
-def _open_target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    if output != "-":
-        return atomic_files.open_compressed(output, "-o")
-    form = writers.FORMATS[name]
-    if not form.streams:
-        raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
-    if not form.text and sys.stdout.isatty():
-        raise NcclInspectError(f"{name} is binary, not for a terminal", f"name a file, -o events.{name}, or pipe it")
-    return nullcontext(atomic_files.standard_output())

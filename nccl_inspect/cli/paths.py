@@ -18,10 +18,9 @@ from tabulate import tabulate
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import clean, entries
-from nccl_inspect.model.job import Job, Path, PathKind, Selection
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import tables
 from nccl_inspect.report.tables import UNBOUNDED, Table, draw_table, fit_table, gdr_word, make_cells, wrap_notes
@@ -73,7 +72,7 @@ _COLUMNS = (  # of the CSV: the keys of the JSON that fit into a cell
     metavar="N",
     help="Only the N slowest paths by the usual speed of their transport; slowest first.",
 )
-@format_option(("table", "csv", "json"))
+@shared.format_option(("table", "csv", "json"))
 @shared.read_options
 @shared.output_options
 def command(
@@ -118,26 +117,24 @@ def command(
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
         chosen = selection.sort_slowest_first(chosen, job).take(slowest)
+    width = shared.output_width(out.target, UNBOUNDED)
     if form != "table":
         out.write(_MATRICES[form](make_grid(chosen, job.paths, by)) if as_matrix else _LISTS[form](chosen))
     elif not chosen:
         out.write("no path")
+    elif as_matrix:
+        own = [] if job.rank_space == "global" else [OWN_RANKS]
+        out.write(_draw_matrix(make_grid(chosen, job.paths, by), width, own))
     else:
-        width, own = shared.output_width(out.target, UNBOUNDED), [] if job.rank_space == "global" else [OWN_RANKS]
-        shown = _draw_matrix(make_grid(chosen, job.paths, by), width, own) if as_matrix else ""
-        out.write(shown or _table(chosen, width, job, slowest))
+        platform = platforms.find(job.platform) if job.platform else None
+        speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
+        table = pair_table(chosen, width, job.rank_space == "global", [speed] if slowest else [])
+        if width < UNBOUNDED and len(chosen) > _MANY:
+            worse = len(chosen.where(lambda kind: kind.verdict == "fallback"))
+            how = "--verdict fallback" if 0 < worse < len(chosen) else "--rank, --host or --slowest"
+            table.notes.append(f"{len(chosen):,} paths; narrow with {how}")
+        out.write(draw_table(table, width))
     return shared.status(job)
-
-
-def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
-    platform = platforms.find(job.platform) if job.platform else None
-    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
-    table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
-    if width < UNBOUNDED and len(paths) > _MANY:
-        worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
-        how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
-        table.notes.append(f"{len(paths):,} paths; narrow with {how}")
-    return draw_table(table, width)
 
 
 def _end_nics(path: Path) -> str:
@@ -235,15 +232,17 @@ def make_grid(paths: Selection, among: Selection, by: str | None) -> Grid:
     hosts = dict.fromkeys(_name(host) for pair in paths.distinct(*_ENDS["host"]) for host in pair)
     is_part, verdicts = len(paths) < len(among), {kind.verdict for kind in paths.kinds}
     whole = among.distinct(*_ENDS[by]) if is_part else ()
-    return Grid(
-        by=by,
-        names=list(map(str, sorted(ranks))) if by == "rank" else list(hosts),
-        cells=cells,
-        left_out={(_name(src), _name(dst)) for src, dst in whole} - cells.keys(),
-        is_part=is_part,
-        letters=_choose_letters(paths),
-        marks=", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts),
-    )
+    letters: dict[str, str] = {}
+    for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
+        label = _kind(kind).label
+        if label not in letters:
+            wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+            free = (char.upper() for char in wanted if char.upper() not in letters.values())
+            letters[label] = next(free, f"K{len(letters)}")
+    names = list(map(str, sorted(ranks))) if by == "rank" else list(hosts)
+    left_out = {(_name(src), _name(dst)) for src, dst in whole} - cells.keys()
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
+    return Grid(by, names, cells, left_out, is_part, letters, marks)
 
 
 def _kind(kind: PathKind) -> PathClass:
@@ -252,17 +251,6 @@ def _kind(kind: PathKind) -> PathClass:
 
 def _name(end: int | str | None) -> str:
     return "?" if end in (None, "") else escape_controls(str(end))
-
-
-def _choose_letters(paths: Selection) -> dict[str, str]:
-    letters: dict[str, str] = {}
-    for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
-        label = _kind(kind).label
-        if label not in letters:
-            wanted = kind.transport[0] + "".join(filter(str.isalpha, kind.detail)) + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-            free = (char.upper() for char in wanted if char.upper() not in letters.values())
-            letters[label] = next(free, f"K{len(letters)}")
-    return letters
 
 
 def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:

@@ -12,15 +12,12 @@ import click
 
 from nccl_inspect.answers import rows as answers
 from nccl_inspect.answers import selection
-from nccl_inspect.answers.rows import Answer
-from nccl_inspect.answers.selection import PlaceFilter
 from nccl_inspect.bandwidth import describe_speed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.pipeline.reading import EventStream
 from nccl_inspect.report import tables
 from nccl_inspect.traffic import BY, FORMATS, count_traffic
 from nccl_inspect.util.wording import count
@@ -40,7 +37,7 @@ def _pick_states(noun: str, rows: Sequence[Any], states: tuple[str, ...]) -> Pic
     return Picked(rows, lambda row: not states or row.state in states, otherwise)
 
 
-def question(answer: Answer) -> Callable[[Callable[..., Picked]], Callable[..., int]]:
+def question(answer: answers.Answer) -> Callable[[Callable[..., Picked]], Callable[..., int]]:
     """Make a command of a function that takes a job and its own options."""
     noun = answer.noun
 
@@ -48,7 +45,7 @@ def question(answer: Answer) -> Callable[[Callable[..., Picked]], Callable[..., 
         @wraps(pick)
         def command(
             logs: tuple[str, ...],
-            places: PlaceFilter,
+            places: selection.PlaceFilter,
             limit: int | None,
             form: str,
             options: reading.Options,
@@ -246,7 +243,7 @@ def memory(job: Job, memories: tuple[str, ...]) -> Picked:
     logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
     if logs == ["-"]:
         raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
-    found = answers.list_memory(job, EventStream(logs).with_places())
+    found = answers.list_memory(job, reading.EventStream(logs).with_places())
     return Picked(found, lambda row: not memories or row.memory in memories, "no allocation matches")
 
 

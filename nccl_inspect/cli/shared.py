@@ -21,7 +21,6 @@ from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.atomic_files import strip_compression
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.memory import pause_collector
@@ -206,11 +205,12 @@ def gate(closed: bool, *jobs: Job) -> int:
 
 def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
-
-    def remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
-        ctx.meta[f"{__name__}.{option.name}"] = value
-
-    return click.option(name, expose_value=False, callback=remember, **about)
+    return click.option(
+        name,
+        expose_value=False,
+        callback=lambda ctx, option, value: ctx.meta.update({f"{__name__}.{option.name}": value}),
+        **about,
+    )
 
 
 platform_options = together(
@@ -334,8 +334,7 @@ def read(
     logs: tuple[str, ...],
     options: Options,
     *,
-    tells_runs: bool = False,
-    tells_jobs: bool = False,
+    tells_all: bool = False,
     is_last: bool = True,
     is_one_of_two: bool = False,
     visit: Callable[[Job], None] | None = None,
@@ -346,8 +345,7 @@ def read(
     Ctrl-C ends the reading: the job is then partial, and the exit status is that of the signal.
 
     Args:
-        tells_runs: the report mentions earlier runs in the log; otherwise stderr does.
-        tells_jobs: the report mentions other jobs in the input; otherwise stderr does.
+        tells_all: the report mentions other jobs in the input and earlier runs; otherwise stderr does.
         is_last: only the report remains to be done, and an interruption lets it finish.
         is_one_of_two: another input is read as well, which may be the one with the job that the options name.
         visit: called with each job of the input.
@@ -378,10 +376,10 @@ def read(
         print_stderr(f"warning: {misfit}")
     problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     print_problems(problems)
-    if job.jobs and not tells_jobs:
+    if job.jobs and not tells_all:
         worst = f"the worst of {count(len(job.jobs), 'job')}: {job.name}"
         print_stderr(f"{worst}; --job selects another, 'summarize' lists all")
-    if job.earlier_runs and not tells_runs:
+    if job.earlier_runs and not tells_all:
         runs = count(len(job.earlier_runs), "earlier run")
         print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
     return job
@@ -413,7 +411,7 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
-        suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
+        suffix = PurePath(atomic_files.strip_compression(output)).suffix.lower().removeprefix(".")
         others = choices if suffix and suffix not in choices else ()
         name = next((one for one in others if load and suffix in getattr(load(one), "SUFFIXES", ())), suffix)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:

@@ -8,7 +8,6 @@ import click
 
 from nccl_inspect import report
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import suggestion
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 
 @click.command(short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
-@format_option(report.names(), report.load)
+@shared.format_option(report.names(), report.load)
 @shared.gate_options
 @shared.read_options
 @shared.output_options
@@ -96,6 +95,6 @@ def command(
             style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
             out.write_lines(report.render_lines(form, job, style))
 
-    job = shared.read(logs, options, tells_runs=True, tells_jobs=True, in_haste=write)
+    job = shared.read(logs, options, tells_all=True, in_haste=write)
     write(job)
     return shared.status(job, fail_on)

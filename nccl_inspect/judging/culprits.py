@@ -342,13 +342,29 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
         if finding.paths:
             _add_culprits(facts, finding, _compare_paths(facts, results, finding, finding.paths, against))
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
-            _add_culprits(facts, finding, _compare_pairs(facts, broken))
+            traits = Traits(facts.job, {})
+            bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
+            good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
+            group = _make_population(bad, good, hidden=_OF_MESSAGES)
+            _add_culprits(facts, finding, (group, traits, Scene("pair", "any", 0)))
         elif names_fault(finding):
             # Lines of ranks that waited for others or lost them do not count, unless they name a NIC of their own.
             names = (notice.production.partition("/") for notice in _notices(facts, finding))
             is_of_others = any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
-            if (nics := _nics(facts, finding)) or not is_of_others:
-                _add_culprits(facts, finding, _compare_ranks(facts, finding, nics))
+            nics = _nics(facts, finding)
+            if is_of_others and not nics:
+                continue
+            # The ranks of a finding and the others; its hosts if it has no ranks.
+            traits, hosts = Traits(facts.job, _find_differences(facts)), {host.name for host in facts.job.hosts}
+            if finding.ranks:
+                bad = [traits.list_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
+                good = [traits.list_rank(rank) for rank in sorted(set(facts.job.ranks_seen).difference(finding.ranks))]
+            else:
+                bad, others = [traits.list_hosts([host]) for host in finding.hosts], hosts.difference(finding.hosts)
+                # One may be an excerpt's end.
+                good = [traits.list_hosts([host]) for host in sorted(others)] if len(others) > 1 else []
+            scene = Scene("rank" if finding.ranks else "host", "any", len(hosts))
+            _add_culprits(facts, finding, (_make_population(bad, good, 1, _OF_MESSAGES), traits, scene))
 
 
 _Case = tuple[Population, Traits, "Scene"]  # the comparison for a finding
@@ -425,28 +441,6 @@ def _slowness(kind: PathKind) -> int:
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
     return 4 if kind.net in ("Socket", "FastSocket") else 2 if kind.gdr is True else 3
-
-
-def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[tuple[str, str]]]) -> _Case:
-    """Compare the ranks of a finding with the others; its hosts if it has no ranks."""
-    hosts = {host.name for host in facts.job.hosts}
-    traits = Traits(facts.job, _find_differences(facts))
-    if finding.ranks:
-        bad = [traits.list_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
-        good = [traits.list_rank(rank) for rank in sorted(set(facts.job.ranks_seen).difference(finding.ranks))]
-    else:
-        bad = [traits.list_hosts([host]) for host in finding.hosts]
-        others = sorted(hosts.difference(finding.hosts))
-        good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
-    scene = Scene("rank" if finding.ranks else "host", "any", len(hosts))
-    return _make_population(bad, good, 1, _OF_MESSAGES), traits, scene
-
-
-def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
-    traits = Traits(facts.job, {})
-    bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
-    good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    return _make_population(bad, good, hidden=_OF_MESSAGES), traits, Scene("pair", "any", 0)
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import cuda
 from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
@@ -71,30 +70,23 @@ def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]
 
 def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
     """Return the ranks without a setting that every rank with it prints, on the same hosts if that matters."""
-    others = ranks_with_full_start(facts) - set(setting.ranks or ())
+    # Their log must be complete up to the end of an initialization: if its beginning was cut off, each rank lacks
+    # different lines. A process prints some variables only for its first communicator, that of all ranks.
+    comms = facts.job.communicators
+    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
+    # Until 2.21 a rank connects before its initialization is complete.
+    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
+    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
+    others = (completed & (announced | ranks_with_interface(facts))) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))
     if not agreement.on_host:
         return others
     return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
 
 
-def ranks_with_full_start(facts: Facts) -> set[int]:
-    """Return the ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
-
-    If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
-    its first communicator, that of all ranks.
-    """
-    comms = facts.job.communicators
-    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
-    # Until 2.21 a rank connects before its initialization is complete.
-    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
-    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
-    return completed & (announced | ranks_with_interface(facts))
-
-
 def ranks_with_interface(facts: Facts) -> set[int]:
     """Return the ranks that report the interface they chose, which is among the first lines."""
-    return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+    return {rank for notice in facts.with_event(events.BootstrapInterface) for rank in notice.ranks}
 
 
 def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
@@ -195,17 +187,7 @@ def find_odd(attribute: Attribute, values: Mapping[Sibling, Hashable], group: st
     if not is_odd or (values[odd[0]] == ABSENT and odd[0].kind != "host" and not odd[0].paths):
         return None
     like = next(sibling for sibling, value in values.items() if value == usual)
-    return Odd(
-        attribute=attribute,
-        label=label or attribute.label,
-        siblings=odd,
-        found=odd,
-        group=group,
-        values=values,
-        usual=usual,
-        like=like,
-        others=len(values) - len(odd),
-    )
+    return Odd(attribute, label or attribute.label, odd, odd, group, values, usual, like, len(values) - len(odd))
 
 
 def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:
@@ -358,7 +340,25 @@ class Observer:
         self._facts, self._is_global = facts, facts.job.rank_space == "global"
         self._ranks_on = {host.name: frozenset(host.ranks) for host in facts.job.hosts if is_named(host.name)}
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
-        self._starts = self._find_starts()
+        # The processes with their first lines and the end of their first initialisation, in sound sources.
+        torn = {source.name for source in facts.job.sources if source.damaged_lines or source.repaired_lines}
+        begins = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
+        opened = {process for kind in begins for one in facts.with_event(kind) for process in one.processes}
+        first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
+        ranks_of: defaultdict[Process, set[int]] = defaultdict(set)
+        for comm in facts.job.communicators:
+            for begin in comm.begins if comm.parent is None and comm.color is None else ():
+                known = first.get(begin.process)
+                if known is None or (known[0].source == begin.source and begin.order < known[0].order):
+                    first[begin.process] = begin, comm
+                if self._is_global:
+                    ranks_of[begin.process] |= global_ranks(comm, (begin.member,))
+        self._begun = Counter(process.host for process in first)
+        self._starts = {
+            process: _Start(frozenset(ranks_of[process]), begin, (comm.nranks, comm.nnodes, comm.local_ranks))
+            for process, (begin, comm) in first.items()
+            if begin.is_complete and begin.source not in torn and process in opened
+        }
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
         # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
         gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
@@ -381,28 +381,6 @@ class Observer:
             groups.append(self._compare_nics(between))
         odd = (find_odd(*group) for group in chain.from_iterable(groups))
         return join(filter(None, odd), self._ranks_on)
-
-    def _find_starts(self) -> dict[Process, _Start]:
-        """Return the processes with their first lines and the end of their first initialisation, in sound sources."""
-        job = self._facts.job
-        torn = {source.name for source in job.sources if source.damaged_lines or source.repaired_lines}
-        begins = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
-        opened = {process for kind in begins for one in self._facts.with_event(kind) for process in one.processes}
-        first: dict[Process, tuple[Begin, CommunicatorInfo]] = {}
-        ranks: defaultdict[Process, set[int]] = defaultdict(set)
-        for comm in job.communicators:
-            for begin in comm.begins if comm.parent is None and comm.color is None else ():
-                known = first.get(begin.process)
-                if known is None or (known[0].source == begin.source and begin.order < known[0].order):
-                    first[begin.process] = begin, comm
-                if self._is_global:
-                    ranks[begin.process] |= global_ranks(comm, (begin.member,))
-        self._begun = Counter(process.host for process in first)
-        return {
-            process: _Start(frozenset(ranks[process]), begin, (comm.nranks, comm.nnodes, comm.local_ranks))
-            for process, (begin, comm) in first.items()
-            if begin.is_complete and begin.source not in torn and process in opened
-        }
 
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""
@@ -457,25 +435,20 @@ class Observer:
         for (group, _), some in groups.items():
             own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
             yield attribute, {one: values[one] for one in own}, group, label
-        if label not in _CHOICES:
-            by_host = group_values((process.host, one) for process, one in siblings.items())
-            yield from self._compare_hosts(attribute, label, by_host, values)
-
-    def _compare_hosts(
-        self, attribute: Attribute, label: str, by_host: Mapping[str, list[Sibling]], values: Mapping[Sibling, Any]
-    ) -> _Groups:
-        """Compare hosts with all their ranks; where there are several, a line that all of them lack was not lost."""
-        groups: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
-        for host, ranks in by_host.items():
-            own, shapes = {values[one] for one in ranks}, self._shapes[host]
-            if host not in self._ranks_on or len(shapes) < self._begun[host]:
+        if label in _CHOICES:
+            return
+        # Hosts with all their ranks; where there are several, a line that all of them lack was not lost.
+        by_kind: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
+        for host, ranks in group_values((process.host, one) for process, one in siblings.items()).items():
+            stated, of_host = {values[one] for one in ranks}, self._shapes[host]
+            if host not in self._ranks_on or len(of_host) < self._begun[host]:
                 continue
-            if attribute is _NICS_SEEN or (len(own) == 1 and (len(shapes) > 1 or ABSENT not in own)):
-                lines = partial(chain.from_iterable, [one.lines() for one in ranks])
-                kind = self._kind(host), frozenset(shapes)
-                groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
-        for group in groups.values():
-            yield attribute, group, "hosts", label
+            if attribute is _NICS_SEEN or (len(stated) == 1 and (len(of_host) > 1 or ABSENT not in stated)):
+                shown = partial(chain.from_iterable, [one.lines() for one in ranks])
+                kind = self._kind(host), frozenset(of_host)
+                by_kind[kind][self._host(host, shown)] = max(stated) if attribute is _NICS_SEEN else stated.pop()
+        for alike in by_kind.values():
+            yield attribute, alike, "hosts", label
 
     def _compare_words(self) -> _Groups:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
@@ -520,14 +493,17 @@ class Observer:
                 yield _WORDS, group, "hosts", topic
 
     def _compare_channels(self) -> _Groups:
-        """Compare communicators of one split, or of one shape, that have no GPU in common."""
+        """Compare communicators of one split, or of one shape, with no rank (of the job, else no process) in common."""
         twins = group_values(
             ((comm.parent, comm.ordinal, comm.nranks, comm.nnodes, comm.local_ranks), comm)
             for comm in self._facts.job.communicators
             if comm.nranks > 1 and comm.nnodes is not None and (comm.ordinal or len(comm.started) == comm.nranks)
         )
         for group in twins.values():
-            if len(group) < 2 or not self._are_apart(group):
+            members: list[object] = [rank for comm in group for rank in comm.ranks]
+            if not self._is_global:
+                members = [begin.process for comm in group for begin in comm.begins]
+            if len(group) < 2 or None in members or len(members) != len(set(members)):
                 continue
             for attribute, field in ((_CHANNELS, "coll"), (_NVLS, "nvls")):
                 values: dict[Sibling, int] = {}
@@ -538,14 +514,6 @@ class Observer:
                         one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
                         values[one] = counts.pop()
                 yield attribute, values, f"communicators of {group[0].nranks} ranks", ""
-
-    def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
-        """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
-        if self._is_global:
-            members = [rank for comm in group for rank in comm.ranks]
-            return None not in members and len(members) == len(set(members))
-        processes = [begin.process for comm in group for begin in comm.begins]
-        return len(processes) == len(set(processes))
 
     def _compare_pairs(self, inside: Selection) -> _Groups:
         if len(set(map(_slowest, inside.kinds))) < 2:

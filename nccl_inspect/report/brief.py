@@ -17,8 +17,9 @@ from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import digest, jobs
 from nccl_inspect.report.tables import rows_by_kind
-from nccl_inspect.report.words import code_span, escape_markdown, shorten_list
+from nccl_inspect.report.words import code_span, escape_markdown
 from nccl_inspect.util.text import cut, escape_controls
+from nccl_inspect.util.wording import some_names
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3
@@ -51,7 +52,7 @@ def lines(job: Job) -> list[BriefLine]:
         kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows]
         ends = [finding.summary for finding in job.findings if finding.root and finding.category == _IN_HEADLINE[0]]
         noted = [BriefLine("note", _fit_sentences(end)) for end in ends[:_MAX_SIGNS]]
-        rest = [*noted, *_job(job), BriefLine("paths", shorten_list(kinds, _MAX_KINDS))]
+        rest = [*noted, *_job(job), BriefLine("paths", some_names(kinds, _MAX_KINDS))]
     else:
         rest = list(_list_unsound(job, first))
     summary = [line for line in (BriefLine("", headline), *rest) if line.text]
@@ -64,23 +65,19 @@ def lines(job: Job) -> list[BriefLine]:
 
 def render(job: Job, form: str = "text") -> str:
     """Return the lines as text that ends with a line end."""
-    return "".join(_mark_line(line) if form == "markdown" else _plain_line(line) for line in lines(job))
-
-
-def _plain_line(line: BriefLine) -> str:
-    text = f"{line.text}: {_cut_quote(line)}" if line.quote else line.text
-    return f"{line.label}: {escape_controls(text)}\n" if line.label else f"{escape_controls(text)}\n"
-
-
-def _mark_line(line: BriefLine) -> str:
-    text = escape_markdown(line.text)
-    if not line.label:
-        return f"**{text}**\n\n"
-    if line.quote:
-        text += f": {code_span(_cut_quote(line))}"
-    elif line.label in _STEPS and not is_sentence(line.text):
-        text = code_span(line.text)
-    return f"- **{line.label}:** {text}\n"
+    written = []
+    for label, text, quote in lines(job):
+        quoted = cut(escape_controls(quote).strip(), _MAX_QUOTED)
+        if form != "markdown":
+            whole = escape_controls(f"{text}: {quoted}" if quote else text)
+            written.append(f"{label}: {whole}\n" if label else f"{whole}\n")
+        elif not label:
+            written.append(f"**{escape_markdown(text)}**\n\n")
+        else:
+            is_code = label in _STEPS and not quote and not is_sentence(text)
+            whole = code_span(text) if is_code else escape_markdown(text)
+            written.append(f"- **{label}:** {whole}{f': {code_span(quoted)}' if quote else ''}\n")
+    return "".join(written)
 
 
 def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
@@ -142,11 +139,8 @@ def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evid
         for line in notice.evidence
     }
 
-    def line_order(line: Evidence) -> tuple[bool, int]:
-        return line not in lead.evidence, levels.get((line.source, line.order), 2)
-
-    best = sorted(told.evidence, key=line_order)[:_MAX_EVIDENCE]
-    return [line for line in told.evidence if line in best]
+    best = sorted(told.evidence, key=lambda line: (line not in lead.evidence, levels.get((line.source, line.order), 2)))
+    return [line for line in told.evidence if line in best[:_MAX_EVIDENCE]]
 
 
 def _fit_sentences(text: str) -> str:
@@ -155,7 +149,3 @@ def _fit_sentences(text: str) -> str:
         return text
     end = text.rfind(". ", 0, _MAX_TEXT)
     return text[:end] if end > 0 else cut(text, _MAX_TEXT)
-
-
-def _cut_quote(line: BriefLine) -> str:
-    return cut(escape_controls(line.quote).strip(), _MAX_QUOTED)

@@ -24,7 +24,7 @@ from nccl_inspect.model.finding import ACTIONS, Finding, Head, Place
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.words import duration, shorten_list
+from nccl_inspect.report.words import duration
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import cut, escape_controls
@@ -40,14 +40,6 @@ _MAX_RUNS = 12
 _LEAST = 60.0  # seconds without a line that are worth mentioning
 
 
-def _describe_gap(job: Job, are_ok: bool) -> str:
-    ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
-    begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
-    starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
-    what, paths = next(filter(None, [*ends, *begins, *starts]), ""), len(job.paths)
-    return f"{what}; the {count(paths, 'path')} in it {is_or_are(paths)} ok" if what and are_ok else what
-
-
 def _is_end(finding: Finding) -> bool:
     return finding.clue and finding.category == "failures"
 
@@ -59,8 +51,8 @@ def _describe_missing_ranks(job: Job) -> str:
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
     if likely.keys() >= set(absent):
         guesses = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
-        return shorten_list(guesses, _MAX_GUESSES)
-    runs = shorten_list(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
+        return some_names(guesses, _MAX_GUESSES)
+    runs = some_names(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
     ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
     others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
@@ -260,11 +252,6 @@ def has_story(job: Job) -> bool:
     return is_shown or begin.rule == (lead.rule if lead else None)
 
 
-def find_clue(job: Job) -> Finding | None:
-    """Return the finding that says where the log of a job without a verdict ends, if the job may be stuck there."""
-    return next(filter(_is_end, job.findings), None) if job.verdict == "unknown" and not job.unexplained else None
-
-
 def find_unexplained(job: Job) -> Notice | None:
     """Return the error to begin with, if no finding explains it: before messages that may be harmless."""
     notices = job.unexplained
@@ -303,19 +290,25 @@ def reason(job: Job) -> str:
         return f"{how}{text}" + (f"; {paths}" if is_shown else "")
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
-    if job.verdict == "unknown" and notice:
+    if job.verdict != "unknown":
+        return paths if job.verdict == "ok" else _MEANING[job.verdict]
+    if notice:
         return f"an error that no rule explains: {message}"
-    if job.verdict == "unknown" and job.excerpt and job.paths and paths == _MEANING["ok"]:
+    if job.excerpt and job.paths and paths == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := _describe_gap(job, paths == _MEANING["ok"])):
-        return lacking
-    if job.verdict == "unknown" and unjudged:
+    ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]
+    begins = [entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE]
+    starts = [entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths)]
+    if lacking := next(filter(None, [*ends, *begins, *starts]), ""):
+        number = len(job.paths)
+        is_good = f"; the {count(number, 'path')} in it {is_or_are(number)} ok" if paths == _MEANING["ok"] else ""
+        return lacking + is_good
+    if unjudged:
         return "; ".join(unjudged)
-    if job.verdict == "unknown" and job.unplaced_lines and job.paths:
+    if job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
-    if job.verdict == "unknown" and not any(source.nccl_lines for source in job.sources):
-        return "the log has no line of NCCL itself"
-    return paths if job.verdict == "ok" else _MEANING[job.verdict]
+    is_of_nccl = any(source.nccl_lines for source in job.sources)
+    return _MEANING["unknown"] if is_of_nccl else "the log has no line of NCCL itself"
 
 
 def _summarize_paths(job: Job) -> tuple[str, list[str]]:
@@ -350,7 +343,7 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     if commands := [notice for notice in job.notices if notice.rule == _COMMAND]:
-        yield "command", shorten_list([notice.message.partition("the command ")[2] for notice in commands], 3)
+        yield "command", some_names([notice.message.partition("the command ")[2] for notice in commands], 3)
     yield "job", _size(job)
     runs, verdicts = job.earlier_runs, job.earlier_verdicts
     if len(runs) > _MAX_PROBLEMS:
@@ -371,7 +364,7 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "network", ", ".join(filter(None, (network.name, plugin, provider, devices)))
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
-        yield "environment", shorten_list(map(_setting, overrides), 12)
+        yield "environment", some_names(map(_setting, overrides), 12)
     yield from evidence_rows(job)
     yield from _benchmarks(job)
     if job.first_failure and not has_story(job):
@@ -409,7 +402,7 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
     lasts = job.last_lines if not (alone or failure.ranks) else []
     gpus = {last.process[:2]: "" if last.device is None else f" CUDA device {last.device}" for last in lasts}
     processes = (f"{host} pid {pid}{gpus.get((host, pid), '')}" for host, pid in failure.processes)
-    where = shorten_list(processes, 2) or "as its own output says"
+    where = some_names(processes, 2) or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error of its own"
@@ -429,7 +422,7 @@ def short_names(job: Job) -> dict[str, str]:
 def _sources(job: Job) -> str:
     kinds = ("lines", "nccl_lines", "newest_first", "unrecognised_lines", "repaired_lines", "damaged_lines")
     lines, nccl, turned, unknown, repaired, damaged = (sum(getattr(s, kind) for s in job.sources) for kind in kinds)
-    names = shorten_list([source.name for source in job.sources if source.lines or not source.problem], 3)
+    names = some_names([source.name for source in job.sources if source.lines or not source.problem], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
     if turned:
         text += f", {'' if turned == len(job.sources) else f'{turned} of them '}newest first: read from the end"
@@ -488,7 +481,7 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
         ranks = some_ranks(rank for rank in first.ranks if rank is not None)
         return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {ranks or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
-    members = shorten_list([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
+    members = some_names([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
     kind = first.id.partition(" color ")[0]
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 
@@ -592,7 +585,7 @@ def story_lines(job: Job) -> list[StoryLine]:
     names, lines = short_names(job), []
     for entry in job.story:
         where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
-        who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
+        who = ranks_word(entry.ranks) if entry.ranks else some_names(entry.hosts, _MAX_STORY_HOSTS)
         what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
         goes_on = entry.what.startswith(_VERBS)
         times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
@@ -642,8 +635,18 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)
-    step = _first_step(job, lead, notice)
-    clue = None if lead or step else find_clue(job)
+    is_whole = job.paths and len(job.ranks_seen) == job.world_size
+    is_unclear = not is_whole or (job.verdict == "failed" and lead is None)
+    if lead and lead.fix:
+        step = lead.fix[0]
+    elif notice and job.verdict == "failed":
+        line = notice.evidence[0]
+        step = f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
+    else:
+        step = remedies.capture_command(job) or (_MORE if is_unclear else "")
+    # The job may be stuck where its log ends.
+    is_open = job.verdict == "unknown" and not (lead or step or job.unexplained)
+    clue = next(filter(_is_end, job.findings), None) if is_open else None
     located = next(_list_located(lead, job), lead) if lead else clue
     index = Places(job)
     ranks = culprit_ranks(located) if located else notice.ranks if notice else []
@@ -682,10 +685,21 @@ def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Pl
 
 
 def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
-    words = _describe_places(job, lead, places)
+    if places and len(places) <= _MOST_PLACES:
+        words = "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
+    else:
+        known = [] if shares_ranks(job) else places
+        ranks = [place.rank for place in known if place.rank is not None]
+        hosts: list[str] = []  # those of some ranks look like those of all
+        if all(place.host for place in known):
+            hosts = list(dict.fromkeys(place.host or "" for place in known)) or (lead.hosts if lead else [])
+        on = f"{count(len(hosts), 'host')} ({some_names(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
+        is_all = len(ranks) == len(job.ranks_seen) > 1
+        who = f"all {len(ranks):,} ranks" if is_all else ranks_word(ranks) if ranks else ""
+        words = " on ".join(filter(None, (who, on)))
     if lead and _are_only_named(lead, job):
         by = "; ".join(_describe_place(place, is_missed=False) for place in reporters)
-        by = by or shorten_list(lead.hosts, _MOST_HOSTS)
+        by = by or some_names(lead.hosts, _MOST_HOSTS)
         words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
     culprits = lead.culprits if lead else []
     are_ranks = bool(culprits) and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits)
@@ -696,26 +710,11 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
         beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
         is_apart = bool(others) and not words.endswith(_NO_LINE)  # else the words show it
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if is_apart else ""
-        return "; ".join(filter(None, (words, none, f"only there: {shorten_list(beside, 2)}" if beside else "")))
+        return "; ".join(filter(None, (words, none, f"only there: {some_names(beside, 2)}" if beside else "")))
     first = find_lead(job)
     line = next((finding.where for finding in _list_located(first, job)), "") if first else ""
     is_new = words not in line and len(places) <= _MOST_PLACES
     return "; ".join(filter(None, (line, words if is_new or not line else "")))
-
-
-def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str:
-    if places and len(places) <= _MOST_PLACES:
-        return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
-    ranks = [place.rank for place in places if place.rank is not None]
-    if shares_ranks(job):
-        ranks, places = [], []
-    if all(place.host for place in places):
-        hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
-    else:
-        hosts = []  # those of some ranks look like those of all
-    on = f"{count(len(hosts), 'host')} ({shorten_list(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
-    who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
-    return " on ".join(filter(None, (who, on)))
 
 
 def _is_missed(place: Place, job: Job) -> bool:
@@ -800,17 +799,6 @@ def _end(job: Job, is_now: bool) -> str:
         return f"last line {names[final.source]}:{final.line}"
     (source,) = job.sources
     return f"last line {names[source.name]}:{source.lines}" if source.lines else ""
-
-
-def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    if lead and lead.fix:
-        return lead.fix[0]
-    if notice and job.verdict == "failed":
-        line = notice.evidence[0]
-        return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
-    is_whole = job.paths and len(job.ranks_seen) == job.world_size
-    is_unclear = not is_whole or (job.verdict == "failed" and lead is None)
-    return remedies.capture_command(job) or (_MORE if is_unclear else "")
 
 
 def label_lines(head: Head) -> list[tuple[str, str]]:

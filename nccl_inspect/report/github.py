@@ -11,7 +11,6 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, jobs
-from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, label_lines, list_parts, make_head
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -20,32 +19,31 @@ _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed
 
 def render(job: Job, style: Style) -> str:
     """Return a command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
-    return "\n".join(_commands(job)) + "\n"
-
-
-def _commands(job: Job) -> Iterator[str]:
+    commands = []
     if job.jobs:  # all but these are about the worst
         text = f"{jobs.headline(job)}; worst: {jobs.describe_worst(job)}"
-        yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
+        commands.append(annotation(_VERDICT[job.verdict], "nccl-inspect", text))
     for standing in job.jobs[1:]:
         if standing.verdict not in ("ok", "unknown"):
             text = f"{standing.verdict.upper()}: {standing.reason}"
-            yield annotation(_VERDICT[standing.verdict], jobs.title(standing), text, [standing.first])
-    first = make_head(job)
-    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
-    yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
-    yield from list_unread(job)
+            commands.append(annotation(_VERDICT[standing.verdict], jobs.title(standing), text, [standing.first]))
+    first = digest.make_head(job)
+    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in digest.label_lines(first))])
+    commands += [annotation(_VERDICT[job.verdict], "nccl-inspect", text), *list_unread(job)]
     for finding in job.findings:
-        (_, summary), *parts = list_parts(finding)
+        (_, summary), *parts = digest.list_parts(finding)
         lines = [summary, *(f"{label}: {text}" for label, text in parts)]
         lines += [f"evidence: {line.source}:{line.line}: {line.text}" for line in finding.evidence[:1]]
-        yield _annotate_finding(_COMMANDS[finding.severity], finding, "\n".join(lines))
+        commands.append(_annotate_finding(_COMMANDS[finding.severity], finding, "\n".join(lines)))
     for entry in job.suppressed:
-        yield _annotate_finding("notice", entry.finding, f"{entry.finding.summary}\naccepted: {entry.reason}")
-    for notice in job.unexplained[:MAX_ERRORS]:
-        yield annotation("warning", "no rule explains it", explain_notice(notice), notice.evidence)
+        text = f"{entry.finding.summary}\naccepted: {entry.reason}"
+        commands.append(_annotate_finding("notice", entry.finding, text))
+    for notice in job.unexplained[: digest.MAX_ERRORS]:
+        commands.append(annotation("warning", "no rule explains it", digest.explain_notice(notice), notice.evidence))
     for question in job.not_judged:
-        yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
+        text = f"{question.rule} not judged: {question.reason}; needs {question.needs}"
+        commands.append(f"::debug::{_data(text)}")
+    return "\n".join(commands) + "\n"
 
 
 def list_unread(job: Job) -> Iterator[str]:

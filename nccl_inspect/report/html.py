@@ -27,11 +27,9 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
 from nccl_inspect.answers import rows as answers
-from nccl_inspect.answers.rows import Answer, mark_unusual
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprits import name_of
-from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.inventory import Measured, SourceInfo
 from nccl_inspect.model.job import Job, PathKind, Selection
@@ -39,6 +37,7 @@ from nccl_inspect.model.versions import cuda
 from nccl_inspect.report import Style, digest, jobs, picture
 from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, fit_table, gdr_word, make_cells, rows_by_kind
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
@@ -145,18 +144,14 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
     """Return what paths have in common; what is not there is left out."""
     everything = {
         "look": picture.find_look(path).key,
-        "transport": path.transport,
-        "detail": path.detail,
-        "scope": path.scope,
+        **pick_fields(path, "transport", "detail", "scope"),
         "gdr": None if path.gdr is None else gdr_word(path.gdr),
         "nic": path.nic or (None if path.nic_index is None else f"index {path.nic_index}"),
         "pxn": path.pxn_rank,
-        "shared": path.shared,
-        "link": path.link,
+        **pick_fields(path, "shared", "link"),
         "channels": ranges(path.channels),
         "comms": [comms.number(comm) for comm in communicators],
-        "verdict": path.verdict,
-        "rules": path.rules,
+        **pick_fields(path, "verdict", "rules"),
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
         "guessed": path.guessed,
     }
@@ -223,15 +218,10 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     def scale_rate(gbps: float) -> float:
         return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
 
-    points = [
-        (
-            scale_size(row.size),
-            scale_rate(row.gbps),
-            f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}",
-            row in entry.dips,
-        )
-        for row in entry.sizes
-    ]
+    points = []
+    for row in entry.sizes:
+        words = f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}"
+        points.append((scale_size(row.size), scale_rate(row.gbps), words, row in entry.dips))
     band = None  # top and height of what is expected
     if entry.expected_low and entry.expected_high:
         top = scale_rate(entry.expected_high)
@@ -252,7 +242,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     }
 
 
-def answer_table(asked: Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+def answer_table(asked: answers.Answer, job: Job) -> tuple[list[str], list[tuple[bool, list[str]]]]:
     """Return the head of the table of an answer, and its rows with whether they are bad."""
     rows = asked.rows(job)
     table = fit_table(asked.columns, make_cells(asked.columns, rows), UNBOUNDED)
@@ -276,7 +266,7 @@ def _list_versions(job: Job, names: dict[str, str]) -> list[tuple[str, ...]]:
         line = notice.evidence[0]
         where = f"{names.get(line.source, line.source)}:{line.line}"
         first.setdefault((name, value), (ranges(notice.ranks) or "?", where))
-    notes = {name: mark_unusual(values) for name, values in counts.items()}
+    notes = {name: answers.mark_unusual(values) for name, values in counts.items()}
     return [(name, value, who, notes[name][value], where) for (name, value), (who, where) in sorted(first.items())]
 
 
@@ -420,7 +410,7 @@ def environment(folder: Path) -> Environment:
         finalize=lambda it: escape_controls(it) if isinstance(it, str) and not hasattr(it, "__html__") else it,
     )
     made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
-    made.tests.update(sentence=is_sentence)
+    made.tests.update(sentence=remedies.is_sentence)
     return made
 
 

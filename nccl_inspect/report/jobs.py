@@ -10,9 +10,9 @@ from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import align_table
-from nccl_inspect.report.words import block, paint, shorten_list, verdict_color
+from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import count, ranks_word
+from nccl_inspect.util.wording import count, ranks_word, some_names
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
 MAX_ROWS = 20  # jobs that are listed for people: the worst
@@ -46,7 +46,7 @@ def rows(standings: Sequence[Standing]) -> list[list[str]]:
         first, last, hosts = standing.first, standing.last, standing.hosts
         row = (
             *(str(standing.number), standing.name, standing.verdict, str(standing.ranks or "?")),
-            shorten_list(hosts, 1) if len(hosts) < 2 else str(len(hosts)),
+            some_names(hosts, 1) if len(hosts) < 2 else str(len(hosts)),
             ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?",
             *(finding.rule if finding else "-", culprit or "-", first.text or "-"),
             f"{first.line}-{last.line if first.source == last.source else '…'}",

@@ -15,7 +15,6 @@ from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest
-from nccl_inspect.report.digest import describe_subject, label_lines, list_parts, make_head, reason
 from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 SUFFIXES = ("xml",)
@@ -24,9 +23,9 @@ _NAME = "nccl-inspect"
 
 def render(job: Job, style: Style) -> str:
     """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
-    lines = [f"{label:10}{text}" for label, text in label_lines(make_head(job))]
+    lines = [f"{label:10}{text}" for label, text in digest.label_lines(digest.make_head(job))]
     lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
-    verdict = _verdict("verdict", job.verdict, reason(job), "\n".join(lines))
+    verdict = _verdict("verdict", job.verdict, digest.reason(job), "\n".join(lines))
     suites = [suite("verdict", [verdict, *list_unread(job)])]
     for one in job.jobs:
         verdict = _verdict("jobs", one.verdict, one.reason, f"{one.first.source}:{one.first.line}")
@@ -106,9 +105,9 @@ def failure(message: str, kind: str, text: str) -> Failure:
 
 def lines(finding: Finding) -> Iterator[str]:
     """Yield a finding in full."""
-    yield f"{finding.severity.upper()} {finding.rule} ({describe_subject(finding)})"
+    yield f"{finding.severity.upper()} {finding.rule} ({digest.describe_subject(finding)})"
     before = ""
-    for label, text in list_parts(finding):
+    for label, text in digest.list_parts(finding):
         yield f"{'' if label == before else label:10}{text}"
         before = label
     yield from (f"evidence  {line.source}:{line.line}: {line.text}" for line in finding.evidence)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from nccl_inspect._version import __version__
 from nccl_inspect.judging import remedies
-from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -28,7 +27,7 @@ _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 
 def render(job: Job, style: Style) -> str:
     """Return verdict, facts, paths, findings with folded evidence, and open questions."""
-    return "\n\n".join(_jobs(job, style)) + "\n" if job.jobs else _single_report(job, style)
+    return "\n\n".join(_jobs(job, style) if job.jobs else _paragraphs(job, style)) + "\n"
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
@@ -40,13 +39,9 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
     for standing in jobs.details(job):
         assert standing.detail is not None
         yield f"# {escape_markdown(jobs.title(standing))}"
-        yield _single_report(standing.detail, style).rstrip("\n")
+        yield from _paragraphs(standing.detail, style)
     if more := jobs.list_others(job):
         yield escape_markdown(more)
-
-
-def _single_report(job: Job, style: Style) -> str:
-    return "\n\n".join(_paragraphs(job, style)) + "\n"
 
 
 def _paragraphs(job: Job, style: Style) -> Iterator[str]:
@@ -55,7 +50,7 @@ def _paragraphs(job: Job, style: Style) -> Iterator[str]:
     yield f"## {escape_markdown(first.headline)}{partial}"
     if lines := digest.label_lines(first):
         marks = {"do": code_span}  # commands as code
-        marked = [(k, marks.get("" if is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
+        marked = [(k, marks.get("" if remedies.is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
         yield "\n".join(f"- **{label}:** {text}" for label, text in marked)
     rows: list[list[str]] = []
     for label, text in digest.list_facts(job):

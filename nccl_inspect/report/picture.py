@@ -124,16 +124,12 @@ class _Paths:
         rings = tuple(DrawnShape(tuple(channels), order) for order, channels in orders.items())
         trees = tuple(DrawnShape(tuple(channels), links=links) for links, channels in group_values(joined).items())
         ranks = [rank for rank in comm.ranks if rank is not None]
+        known = pick_fields(comm, "state", "nranks", "channels", "parent")
+        gpus = {rank: job.gpus[rank] for rank in ranks if rank in job.gpus}
+        links = self._links(comm.id, rings, trees)
+        links = links or self.connections(self._of_communicator.get(comm.id, ()), comm.id)
         return View(
-            name=comm.id,
-            **pick_fields(comm, "state", "nranks", "channels", "parent"),
-            hosts=self.hosts(ranks),
-            gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
-            rings=rings,
-            trees=trees,
-            links=self._links(comm.id, rings, trees)
-            or self.connections(self._of_communicator.get(comm.id, ()), comm.id),
-            info=comm,
+            comm.id, **known, hosts=self.hosts(ranks), gpus=gpus, rings=rings, trees=trees, links=links, info=comm
         )
 
     def _links(self, comm: str, rings: Iterable[DrawnShape], trees: Iterable[DrawnShape]) -> tuple[DrawnLink, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -87,10 +87,6 @@ class Metrics:
         gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self.registry)
         for values, number in rows:
             (gauge.labels(*map(escape_controls, values)) if labels else gauge).set(number)
-
-    def add_function(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value is that of the moment when it is asked for."""
-        Gauge(f"nccl_inspect_{name}", says, registry=self.registry).set_function(value)
 
     def verdict(self, verdict: str) -> None:
         """Add a gauge for each verdict."""

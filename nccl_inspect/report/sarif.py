@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import Any, TypeAlias
@@ -23,6 +22,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, list_parts, reason
+from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -41,10 +41,18 @@ def render(job: Job, style: Style) -> str:
     places = {rule.name: index for index, rule in enumerate(rules)}
     counts: _Counts = Counter()
     results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in findings]
+    unread = [source.problem for source in job.sources if source.problem]
+    notes: list[dict[str, Any]] = [{"level": "error", "message": {"text": problem}} for problem in unread]
+    for notice in job.unexplained[:MAX_ERRORS]:
+        text = f"an error that no rule explains: {explain_notice(notice)}"
+        notes.append({"level": "warning", "message": {"text": text}, "locations": [_location(notice.evidence[0])]})
+    for question in job.not_judged:
+        text = f"{question.rule} could not be judged: {question.reason}; needs {question.needs}"
+        notes.append({"level": "note", "message": {"text": text}, "associatedRule": {"id": question.rule}})
     driver = {"name": "nccl-inspect", "version": __version__, "rules": list(map(_rule, rules))}
     run = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": not job.partial, "toolExecutionNotifications": list(_notes(job))}],
+        "invocations": [{"executionSuccessful": not job.partial, "toolExecutionNotifications": notes}],
         "artifacts": [{"location": {"uri": _uri(source.name)}} for source in job.sources],
         "columnKind": "unicodeCodePoints",
         "results": results,
@@ -92,12 +100,7 @@ def _result(finding: Finding, accepted: str, index: int, counts: _Counts) -> dic
         "partialFingerprints": {"ncclInspectFinding/v1": value, "primaryLocationLineHash": value},
         "suppressions": [{"kind": "external", "justification": accepted}] if accepted else [],
         "properties": {
-            "category": finding.category,
-            "confidence": finding.confidence,
-            "root": finding.root,
-            "because": finding.because,
-            "ranks": finding.ranks,
-            "hosts": finding.hosts,
+            **pick_fields(finding, "category", "confidence", "root", "because", "ranks", "hosts"),
             "culprits": [asdict(culprit) for culprit in finding.culprits],
         },
     }
@@ -112,15 +115,3 @@ def _uri(name: str) -> str:
     """Return a source as a URI reference; ``<stdin>`` and members of archives are not files, and still named."""
     path = quote(name.encode("utf-8", "surrogateescape"), safe="/")
     return f"file://{path}" if PurePosixPath(name).is_absolute() else path
-
-
-def _notes(job: Job) -> Iterator[dict[str, Any]]:
-    for source in job.sources:
-        if source.problem:
-            yield {"level": "error", "message": {"text": source.problem}}
-    for notice in job.unexplained[:MAX_ERRORS]:
-        text = f"an error that no rule explains: {explain_notice(notice)}"
-        yield {"level": "warning", "message": {"text": text}, "locations": [_location(notice.evidence[0])]}
-    for question in job.not_judged:
-        text = f"{question.rule} could not be judged: {question.reason}; needs {question.needs}"
-        yield {"level": "note", "message": {"text": text}, "associatedRule": {"id": question.rule}}

@@ -69,14 +69,11 @@ _MIN_PREFIX = 4
 
 def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[str]]:
     """Return the cells of some records, one row each."""
-    return [
-        [
-            escape_controls(column.text(record) if column.text else _value_text(getattr(record, column.name)))
-            or NOTHING
-            for column in columns
-        ]
-        for record in records
-    ]
+    rows = []
+    for record in records:
+        texts = [one.text(record) if one.text else _value_text(getattr(record, one.name)) for one in columns]
+        rows.append([escape_controls(text) or NOTHING for text in texts])
+    return rows
 
 
 def _value_text(value: object, flags: tuple[str, str] = ("no", "yes"), between: str = ", ") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import remedies
-from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
@@ -78,7 +77,15 @@ def _report_lines(job: Job, style: Style) -> Iterator[str]:
         yield from (*_errors(job, style), "")
     if job.not_judged:
         yield paint("not judged", "bold", style)
-        yield from _open_questions(job, style)
+        command, most = remedies.capture_command(job), _PARAGRAPH[style.tight]
+        for question in job.not_judged:
+            lines = block(question.rule, escape_controls(question.reason), style, hang=len(question.rule) + 2)
+            yield from _limit_lines(lines, most, style)
+            if style.tight < _TIGHTEST or not command:
+                lines = block("needs", escape_controls(question.needs), style, indent=4, hang=7)
+                yield from _limit_lines(lines, most, style)
+        if command:
+            yield from block("to capture it", escape_controls(command), style, indent=2, hang=15)
     if style.verbose:
         yield from _unknown_lines(job, style)
 
@@ -102,7 +109,7 @@ def headline(job: Job, style: Style) -> Iterator[str]:
         if label == "do":
             lines = step_block("do", shown, style, indent=0, hang=_HANG)
             if len(lines) > _MAX_LABELLED:  # without its comment
-                lines = step_block("do", shown.partition(COMMENT)[0], style, indent=0, hang=_HANG)
+                lines = step_block("do", shown.partition(remedies.COMMENT)[0], style, indent=0, hang=_HANG)
         else:
             most = _MAX_LABELLED if label == "where" else _MAX_SINCE
             lines = _limit_lines(block(label, shown, style, 0, _HANG), most, style)
@@ -194,7 +201,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: diges
         label = "fix" if index == 0 or style.width < NARROW else ""
         lines = step_block(label, fix, style)
         if style.tight and len(lines) > 1:
-            lines = step_block(label, fix.partition(COMMENT)[0], style)
+            lines = step_block(label, fix.partition(remedies.COMMENT)[0], style)
         yield from _limit_lines(lines, 1, style) if style.tight == _TIGHTEST else lines  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
@@ -256,17 +263,6 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
             yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"
-
-
-def _open_questions(job: Job, style: Style) -> Iterator[str]:
-    command, most = remedies.capture_command(job), _PARAGRAPH[style.tight]
-    for entry in job.not_judged:
-        lines = block(entry.rule, escape_controls(entry.reason), style, hang=len(entry.rule) + 2)
-        yield from _limit_lines(lines, most, style)
-        if style.tight < _TIGHTEST or not command:
-            yield from _limit_lines(block("needs", escape_controls(entry.needs), style, indent=4, hang=7), most, style)
-    if command:
-        yield from block("to capture it", escape_controls(command), style, indent=2, hang=15)
 
 
 def _unknown_lines(job: Job, style: Style) -> Iterator[str]:

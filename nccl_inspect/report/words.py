@@ -11,7 +11,6 @@ from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.report import Style
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 PAGE_WIDTH = 120  # width of the Markdown pages
@@ -116,11 +115,6 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
         return whole
     lead = " " * (indent + 2 if style.width < NARROW else indent + hang + 2) + "# "
     return block(label, code, style, indent, hang, deeper=2) + _wrap(words, style, lead, lead)
-
-
-def shorten_list(items: Iterable[str], limit: int = 6) -> str:
-    """Return the first few items, with the number of the others; folded where only numbers differ: ``node-[0-3]``."""
-    return some_names(items, limit)
 
 
 def duration(seconds: float) -> str:

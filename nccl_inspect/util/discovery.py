@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -50,20 +51,15 @@ def suggest_path(path: Path, otherwise: str) -> str:
     place, rest = path, Path()
     while not os.access(place.parent, os.F_OK):
         place, rest = place.parent, place.name / rest
-    similar = [near / rest for near in _find_similar(place) if os.access(near / rest, os.F_OK)]
-    return f"did you mean {' or '.join(map(str, similar))}?" if similar else otherwise
-
-
-def _find_similar(path: Path) -> list[Path]:
-    """Return files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
-    try:
-        with os.scandir(path.parent) as entries:
-            names = sorted(entry.name for entry in islice(entries, _MOST_NAMES))
-    except OSError:  # no folder, or none that may be read
-        names = []
-    same = [name for name in names if name.startswith(f"{path.name}.") or path.name.startswith(f"{name}.")]
+    names: list[str] = []
+    with suppress(OSError), os.scandir(place.parent) as entries:  # no folder, or none that may be read
+        names = sorted(entry.name for entry in islice(entries, _MOST_NAMES))
+    # The same file packed, or unpacked, or a name with a slip.
+    same = [name for name in names if name.startswith(f"{place.name}.") or place.name.startswith(f"{name}.")]
     stems = group_values((Path(name).stem.lower(), name) for name in names)
-    near = [name for stem in get_close_matches(path.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
-    return [path.parent / name for name in same[:3] or get_close_matches(path.name, near, cutoff=_NEAR) or near[:3]]
+    near = [name for stem in get_close_matches(place.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
+    found = same[:3] or get_close_matches(place.name, near, cutoff=_NEAR) or near[:3]
+    similar = [str(place.parent / name / rest) for name in found if os.access(place.parent / name / rest, os.F_OK)]
+    return f"did you mean {' or '.join(similar)}?" if similar else otherwise

@@ -186,10 +186,8 @@ PROCESS = Interruption()  # that of the command: signals belong to the process
 
 def guard() -> None:
     """Let no signal end the process with a traceback from here on."""
-
-    def ignore_interruption(raised: Any) -> None:
-        if not isinstance(raised.exc_value, KeyboardInterrupt):  # one that hit a destructor was noticed already
-            sys.__unraisablehook__(raised)
-
-    sys.unraisablehook = ignore_interruption
+    # One that hit a destructor was noticed already.
+    sys.unraisablehook = lambda raised: (
+        None if isinstance(raised.exc_value, KeyboardInterrupt) else sys.__unraisablehook__(raised)
+    )
     PROCESS.take()

@@ -115,22 +115,17 @@ def fold_names(names: Iterable[str]) -> list[str]:
     groups = [tuple(_NUMBER.split(name)) for name in dict.fromkeys(names)]
     most = max(map(len, groups), default=0)
     for place in range(most - 1 - most % 2, 0, -2):
-        groups = _fold_at(groups, place)
+        alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
+        for group in groups:
+            counts = place < len(group) and len(group[place]) <= _MAX_DIGITS  # a number that brackets can hold
+            counts = counts and not any(mark in text for text in group[::2] for mark in "[],")
+            key = counts, (*group[:place], *group[place + 1 :]) if counts else group
+            alike.setdefault(key, []).append(group)
+        groups = []
+        for members in alike.values():
+            words = _fold_numbers([member[place] for member in members]) if len(members) > 1 else []
+            groups += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
     return ["".join(group) for group in groups]
-
-
-def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
-    alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
-    for group in groups:
-        counts = place < len(group) and len(group[place]) <= _MAX_DIGITS  # a number that brackets can hold
-        counts = counts and not any(mark in text for text in group[::2] for mark in "[],")
-        key = counts, (*group[:place], *group[place + 1 :]) if counts else group
-        alike.setdefault(key, []).append(group)
-    folded = []
-    for members in alike.values():
-        words = _fold_numbers([member[place] for member in members]) if len(members) > 1 else []
-        folded += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
-    return folded
 
 
 def _fold_numbers(numbers: Sequence[str]) -> list[str]:

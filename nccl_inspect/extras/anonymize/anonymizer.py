@@ -18,12 +18,9 @@ from typing import Any
 
 from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.extras.anonymize import text as texts
-from nccl_inspect.extras.anonymize.text import Names, Remains, Scrubber
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines, Source
@@ -70,14 +67,11 @@ class Learned:
 
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
-        self._learn_secrets(text)
         lowered = text.lower()
         for place, (signs, _) in _load_places().items():
             if not place.startswith("of-") and any(sign in lowered for sign in signs):
                 self._learn_at(place, text)
-
-    def _learn_secrets(self, text: bytes) -> None:
-        """Learn secrets, also those in the line before or behind that of their name, or of many lines."""
+        # Secrets, also those in the line before or behind that of their name, or of many lines.
         lines = [*self._last_lines, *decode(text).splitlines()]
         self._last_lines = lines[-_NEAR:]
         near = [False] * (len(lines) + _KEY_LINES)
@@ -218,7 +212,7 @@ def log_parts(source: Source) -> Iterator[tuple[list[bytes], bytes, Lines]]:
 class Anonymizer:
     """Learns names, then replaces them."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: texts.Names) -> None:
         self.names = names
         self.learned = Learned()
         self._printed: Counter[tuple[str, int]] = Counter()  # lines of each process, by host and pid
@@ -227,8 +221,8 @@ class Anonymizer:
         self._scanner = Scanner(self._grammar)
         self.lines_read = 0
         self.nccl_lines = 0  # those of NCCL, and of programs that tell something about it
-        self.scrubber = Scrubber(names)
-        self._remains = Remains(names)
+        self.scrubber = texts.Scrubber(names)
+        self._remains = texts.Remains(names)
         # Prefixes, messages and texts of evidence come again and again.
         # Short common words count as names in the text before ``NCCL``
         self._head = lru_cache(_MAX_REMEMBERED)(lambda head: encode(self.scrubber.text(decode(head), structural=True)))
@@ -259,7 +253,7 @@ class Anonymizer:
             self.lines_read += counts.lines
             self.nccl_lines += counts.nccl_lines + counts.related_lines
 
-    def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
+    def _learn_line(self, _number: int, origin: prefix.Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
             self._printed[origin.process.host, origin.process.pid] += 1
         if origin.label:
@@ -280,8 +274,24 @@ class Anonymizer:
         """Give each name its replacement: the first reading is over."""
         learned, table = self.learned.names, self.names.table
         objects, before = learned["object"], {name for entries in table.values() for name in entries}
-        hosts = self._find_hosts()
-        listed = self._find_brackets(hosts)
+        hosts = learned["host"]
+        for (host, pid), lines in self._printed.items():
+            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``
+            if lines > _FEW or all(self._printed[host[at:], pid] <= _MANY for at in range(1, len(host))):
+                hosts.add(host)
+        suffixes = tuple(hosts)
+        hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
+        hosts |= set(filter(texts.is_distinct, learned["likely-host"]))
+        hosts = {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
+        # Expressions in brackets that stand for a known host, among others, with all that they stand for.
+        known, listed = hosts | {name.partition(".")[0] for name in hosts}, dict[str, list[str]]()
+        ordered = sorted(known)
+        for expression in learned["expression"]:
+            stem = expression.partition("[")[0]
+            at = bisect_left(ordered, stem)
+            if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
+                names = texts.expand(expression)
+                listed |= {} if known.isdisjoint(names) else {expression: names}
         hosts.update(*listed.values())
         domains = {}  # of the hosts that are called by their whole names, in words
         for name in hosts:
@@ -317,29 +327,7 @@ class Anonymizer:
         self.names.settle("cloud", learned["account"])
         self.names.settle("secret", learned["secret"] - {"", MASK})
         self.scrubber.refresh()
-        self._remains = Remains(self.names)
-
-    def _find_hosts(self) -> set[str]:
-        hosts = self.learned.names["host"]
-        for (host, pid), lines in self._printed.items():
-            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``
-            if lines > _FEW or all(self._printed[host[at:], pid] <= _MANY for at in range(1, len(host))):
-                hosts.add(host)
-        suffixes = tuple(hosts)
-        hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
-        hosts |= set(filter(texts.is_distinct, self.learned.names["likely-host"]))
-        return {name for name in hosts if not name.isdigit() and not _QUAD.fullmatch(name)}
-
-    def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
-        """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""
-        known = hosts | {name.partition(".")[0] for name in hosts}
-        ordered, lists = sorted(known), {}
-        for expression in self.learned.names["expression"]:
-            stem = expression.partition("[")[0]
-            at = bisect_left(ordered, stem)
-            if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
-                lists[expression] = texts.expand(expression)
-        return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
+        self._remains = texts.Remains(self.names)
 
     # Second reading
 
@@ -366,7 +354,7 @@ class Anonymizer:
         level, blank, message = rest.partition(b" ")
         return level + blank + self._message(message, self._grammar.parse(message))
 
-    def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
+    def _message(self, message: bytes, parsed: engine.Parsed | None) -> bytes:
         """Replace in a message; where the grammar knows it only its values change, and never its words."""
         text = decode(message)
         match = parsed.production.match(message) if parsed is not None and not find_spans(text) else None

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, starmap
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeAlias
 
 import click
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind, NotOfKindError
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
@@ -26,16 +25,12 @@ from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.text import Leaks, Names, load_table, rename_file
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
-from nccl_inspect.ingest.sources.archives import Member
-from nccl_inspect.ingest.sources.blocks import Progress, Source
-from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
-from nccl_inspect.report.words import shorten_list
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.text import escape_controls
-from nccl_inspect.util.wording import count
+from nccl_inspect.util.wording import count, some_names
 
 _MAX_TOLD = 20
 _EXAMPLES = """
@@ -81,20 +76,17 @@ def write(
     names: list[str],
     output: str,
     map_file: str | None = None,
-    progress: Progress | None = None,
+    progress: sources.Progress | None = None,
     *,
     overwrite: bool = False,
 ) -> None:
     """Write copies of logs and evidence without names."""
-
-    def update_half(size: int, total: int | None) -> None:  # there are two passes
-        assert progress is not None
-        progress(size, None if total is None else 2 * total)
-
+    # There are two passes.
+    update_half = progress and (lambda size, total: progress(size, total and 2 * total))
     with ExitStack() as stack:
         shown = {keep_input(name, stack): files.STDIN if name == "-" else name for name in names}
         table = Names(load_table(map_file) if map_file else None)
-        job = _Job(shown, table, None if progress is None else update_half)
+        job = _Job(shown, table, update_half)
         readable = job.learn()
         folders = [name for name in names if Path(name).is_dir()]
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
@@ -111,7 +103,7 @@ def write(
                 for lines in iter(partial(written.readlines, 1 << 20), []):
                     leaks.look(name, b"".join(lines))
         for name, left in islice(leaks.left.items(), _MAX_TOLD):
-            print_stderr(f"{name}: still names {shorten_list(sorted(left), 5)}; review it before you share it")
+            print_stderr(f"{name}: still names {some_names(sorted(left), 5)}; review it before you share it")
         if len(leaks.left) > _MAX_TOLD:
             print_stderr(f"{count(len(leaks.left) - _MAX_TOLD, 'more file')} with names left")
         target.pack()
@@ -178,7 +170,14 @@ class Target:
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
             return atomic_files.open_compressed(self.output, "-o")
-        path = self.folder / self._rename(self._inner_name(name))
+        root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
+        inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
+        archive, colon, member = name.partition(":")
+        if colon and not Path(name).exists() and Path(archive).is_file():
+            inside = member
+        parts = [part for part in PurePosixPath(inside).parts if part not in ("..", "/", ".")] or ["log"]
+        packing = next((suffix for suffix in _PACKED if parts[-1].endswith(suffix)), "")
+        path = self.folder / self._rename("/".join(parts).removesuffix(packing))
         stem, number = path.name, 1
         while path in self._used:
             number += 1
@@ -189,16 +188,6 @@ class Target:
         except OSError as error:
             raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
         return atomic_files.open_replacement(str(path), "-o")
-
-    def _inner_name(self, name: str) -> str:
-        root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
-        inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
-        archive, colon, member = name.partition(":")
-        if colon and not Path(name).exists() and Path(archive).is_file():
-            inside = member
-        parts = [part for part in PurePosixPath(inside).parts if part not in ("..", "/", ".")] or ["log"]
-        suffix = next((suffix for suffix in _PACKED if parts[-1].endswith(suffix)), "")
-        return "/".join(parts).removesuffix(suffix)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -223,7 +212,7 @@ class Target:
 
 # Both readings
 
-Document: TypeAlias = tuple[str, Kind, Callable[[], bytes]]
+Document: TypeAlias = tuple[str, artifacts.Kind, Callable[[], bytes]]
 """A file of evidence: its name (as that of a source), its kind, and what gives its contents, or an error that says why
 it cannot."""
 
@@ -231,13 +220,13 @@ it cannot."""
 class _Job:
     """Tells logs, evidence and all else apart; learns names from all inputs, then writes them."""
 
-    def __init__(self, shown: Mapping[str, str], names: Names, progress: Progress | None) -> None:
+    def __init__(self, shown: Mapping[str, str], names: Names, progress: sources.Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
         self._names = list(shown.values())
         self._progress = progress
-        self._evidence: dict[Kind, Evidence] = {}
+        self._evidence: dict[artifacts.Kind, Evidence] = {}
         self._logs: list[File] = []
-        self._documents: list[tuple[File, Kind]] = []
+        self._documents: list[tuple[File, artifacts.Kind]] = []
         self._archives: list[File] = []  # those among the logs whose members may be evidence
         self._good: set[str] = set()  # evidence that can be written; in archives it may also look like a log
         self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
@@ -269,24 +258,32 @@ class _Job:
             with suppress(StreamError, OSError):  # reading its logs says why
                 for member in artifacts.open_members(archive, archives.ALL):
                     with suppress(StreamError):  # of this member; reading it as a log says why
-                        yield from self._find_evidence(archive, member)
+                        data, path = _unpack(member.open()), member.name
+                        name = f"{archive.name}:{escape_controls(path.removeprefix('./'))}"
+                        inner = artifacts.kind_of(data[: artifacts.HEAD])
+                        if inner and len(data) <= artifacts.MAX_BYTES:
+                            yield name, inner, partial(bytes, data)
+                        elif inner or log_detection.is_left_out(path) or not log_detection.is_log(path, data):
+                            self.passed_over.setdefault(name, artifacts.TOO_LARGE if inner else log_detection.UNKNOWN)
 
-    def _find_evidence(self, archive: File, member: Member) -> Iterator[Document]:
-        data = _unpack(member.open())
-        name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-        kind = artifacts.kind_of(data[: artifacts.HEAD])
-        if kind and len(data) <= artifacts.MAX_BYTES:
-            yield name, kind, lambda: data
-        elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, data):
-            self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
-
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[sources.Source]:
         logs = sources.find(self._logs, self._progress) if self._logs else iter(())
         return (source for source in logs if source.name not in self._good)
 
     def learn(self) -> int:
         """Learn names; return the number of readable inputs."""
-        anonymizer, documents = self.anonymizer, sum(starmap(self._learn_document, self._documents_everywhere()))
+        anonymizer, documents = self.anonymizer, 0
+        for name, kind, read in self._documents_everywhere():
+            try:
+                self._evidence.setdefault(kind, Evidence(kind, anonymizer)).learn(read())
+                self._good.add(name)
+                documents += 1
+            except artifacts.NotOfKindError:
+                self._logs += [file for file, _ in self._documents if file.name == name]
+            except RecursionError:
+                self.passed_over[name] = f"{kind.title}, damaged: nested too deeply"
+            except (ValueError, OSError) as error:
+                self.passed_over[name] = f"{kind.title}, damaged: {error}"
         readable = documents
         problems: list[NoInputError] = []
         for source in self._sources():
@@ -301,23 +298,10 @@ class _Job:
         if problems and is_nothing:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
-            what = f"{shorten_list(self._names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
+            what = f"{some_names(self._names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
             raise NoInputError(what, "names are learned from NCCL lines only, so nothing was written")
         anonymizer.settle()
         return readable
-
-    def _learn_document(self, name: str, kind: Kind, read: Callable[[], bytes]) -> bool:
-        try:
-            self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(read())
-            self._good.add(name)
-            return True
-        except NotOfKindError:
-            self._logs += [file for file, _ in self._documents if file.name == name]
-        except RecursionError:
-            self.passed_over[name] = f"{kind.title}, damaged: nested too deeply"
-        except (ValueError, OSError) as error:
-            self.passed_over[name] = f"{kind.title}, damaged: {error}"
-        return False
 
     def write(self, target: Target, leaks: Leaks) -> None:
         """Write all readable inputs, and look for leaks in a single one while it is written."""
@@ -340,7 +324,7 @@ def _read_file(file: File) -> bytes:
 
 def _unpack(pieces: Pieces) -> bytes:
     data = bytearray()
-    for piece in compression.unpack_data(pieces, Allowance()):
+    for piece in compression.unpack_data(pieces, compression.Allowance()):
         data += piece
         if len(data) > artifacts.MAX_BYTES:
             break

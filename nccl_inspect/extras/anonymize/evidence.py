@@ -114,24 +114,8 @@ class Places:
 Pieces = Callable[[str, Places, Change, Callable[[str], str]], Iterator[str]]
 
 
-def change_document(text: str, pieces: Pieces, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    """Yield a document with its texts replaced, piece by piece.
-
-    Args:
-        pieces: :func:`json_pieces`, or :func:`yaml_pieces`.
-        other: gives the replacement for text around JSON, and for the name of an anchor in YAML.
-
-    Raises:
-        ValueError: it is not YAML.
-    """
-    names: dict[int, str] = {}
-    for _ in pieces(text, Places(names), lambda _, old: old, str):
-        pass
-    yield from pieces(text, Places(names), change, other)
-
-
 def json_pieces(text: str, places: Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    """Yield a JSON document with its texts replaced."""
+    """Yield a JSON document with its texts replaced, and text around it."""
     at = 0
     tokens: Iterator[re.Match[str] | None] = chain(_TOKEN.finditer(text), [None])
     for match in tokens:
@@ -159,7 +143,7 @@ def json_pieces(text: str, places: Places, change: Change, other: Callable[[str]
 
 
 def yaml_pieces(text: str, places: Places, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
-    """Yield a YAML document with its texts replaced, and without its comments: they may say anything."""
+    """Yield a YAML document with texts and names of anchors replaced, without comments: they may say anything."""
     import yaml  # takes some time to load
 
     def mark_comments(piece: str) -> str:
@@ -323,14 +307,19 @@ class Evidence:
             yield pickle.dumps(copy_values(loads(data), change), _PROTOCOL)
             return
         text = decode(data.removeprefix(b"\xef\xbb\xbf"))
+        pieces: Pieces
         if text.lstrip()[:1] in ("{", "[") and not self._kind.start:
-            pieces = change_document(text, json_pieces, change, other)
+            pieces = json_pieces
         elif self._kind.is_yaml:
             text = data.decode("utf-8-sig", "replace")
-            pieces = change_document(text, yaml_pieces, change, lambda mark: change(Place(("name",)), mark))
+            pieces, other = yaml_pieces, lambda mark: change(Place(("name",)), mark)
         else:
-            pieces = (other(line[0]) for line in _LINE.finditer(text))
-        yield from map(encode, pieces)
+            yield from (encode(other(line[0])) for line in _LINE.finditer(text))
+            return
+        names: dict[int, str] = {}
+        for _ in pieces(text, Places(names), lambda _, old: old, str):
+            pass
+        yield from map(encode, pieces(text, Places(names), change, other))
 
     def _find_meaning(self, path: tuple[str, ...]) -> str:
         ends = (".".join(path[-size:]) for size in (3, 2, 1))

@@ -19,7 +19,6 @@ from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files, wording
 from nccl_inspect.util.secrets import replace_secrets
 from nccl_inspect.util.text import encode, read_parts
-from nccl_inspect.util.wording import fold_names
 
 # Words that tell nothing
 
@@ -45,17 +44,6 @@ def message_words() -> frozenset[str]:
 def is_public(host: str) -> bool:
     """Return whether a host, or the domain of a key, is that of a program or of its documentation."""
     return host in PUBLIC_HOSTS or ".".join(host.rsplit(".", 2)[-2:]) in LISTS["key-domains"]
-
-
-def _is_rare(name: str) -> bool:
-    """Return whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
-    return (
-        len(name) > 2
-        and name.isalpha()
-        and not is_plain(name)
-        and name.lower() not in message_words()
-        and name.lower() not in LISTS["common"]
-    )
 
 
 @lru_cache
@@ -350,8 +338,11 @@ class Scrubber:
             for form in forms:
                 self.known.setdefault(form, new)
         numbered = set(filter(_NUMBERED_HOST.fullmatch, table["host"])) - message_words()
+        # A short name that never occurs as a word of a message is a name wherever it occurs.
+        short = (name for name in self.known if len(name) > 2 and name.isalpha() and not is_plain(name))
+        rare = {name for name in short if name.lower() not in message_words() | LISTS["common"]}
         self._distinct = {
-            name: new for name, new in self.known.items() if name in numbered or is_distinct(name) or _is_rare(name)
+            name: new for name, new in self.known.items() if name in numbered or name in rare or is_distinct(name)
         }
         self._token.cache_clear()
 
@@ -383,7 +374,7 @@ class Scrubber:
         listed = expand(text)
         if self.names.table["host"].keys().isdisjoint(listed):
             return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
-        return ",".join(fold_names(self.names.get("host", name) for name in listed))
+        return ",".join(wording.fold_names(self.names.get("host", name) for name in listed))
 
     def _printer(self, host: str) -> str:
         """Replace the host of a prefix; where a line was torn before it, the end of the text there."""
@@ -490,23 +481,17 @@ class Scrubber:
                         return out + "." + self.names.get("domain", "".join(rest[1:]))
                     at = end - 1
                     break
-            else:
-                out += _replace_affixed(parts[at], names)
+            else:  # with something before or behind it: ``libacme``, the interface ``zenith0``
+                part, stem = parts[at], parts[at].rstrip("0123456789")
+                if part.startswith("lib") and part[3:] in names:
+                    part = f"lib{names[part[3:]]}"
+                elif stem != part and stem in names and len(stem) >= _MIN_STEM and stem.isalpha():
+                    part = f"{names[stem]}x{part[len(stem) :]}"
+                out += part
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2
         return out
-
-
-def _replace_affixed(part: str, names: dict[str, str]) -> str:
-    """Replace a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
-    library = part[3:] if part.startswith("lib") else ""
-    if library in names:
-        return f"lib{names[library]}"
-    stem = part.rstrip("0123456789")
-    if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in names:
-        return part
-    return f"{names[stem]}x{part[len(stem) :]}"
 
 
 def _is_kept(text: str) -> bool:
@@ -616,15 +601,17 @@ class Leaks:
         """Look for the names in whole lines of a file."""
         if self._known != (known := sum(map(len, self._names.table.values()))):
             self._known = known
-            self._finder = Finder(self._names, _REPORTED, _is_reported)
+            self._finder = Finder(
+                self._names,
+                _REPORTED,
+                lambda category, name: (
+                    _is_telling(name)
+                    if category == "secret"
+                    else len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
+                ),
+            )
         if held := self._finder.find(block):
             self.left.setdefault(file, set()).update(held)
-
-
-def _is_reported(category: str, name: str) -> bool:
-    if category == "secret":
-        return _is_telling(name)
-    return len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
 
 
 # Names of files

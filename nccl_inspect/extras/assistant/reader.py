@@ -24,12 +24,11 @@ import anyio.from_thread
 import anyio.to_thread
 from mcp.server.mcpserver import Context
 
-from nccl_inspect import artifacts, topology
-from nccl_inspect.artifacts import is_artifact
+from nccl_inspect import topology
+from nccl_inspect.artifacts import inventory, is_artifact
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.blocks import Progress
-from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.discovery import suggest_path
@@ -70,9 +69,22 @@ class Folders:
         """Return the folders, without links in their paths."""
         return [str(root) for root in self._roots]
 
-    def logs(self, names: Iterable[str]) -> list[File]:
+    def logs(self, names: Iterable[str]) -> list[files.File]:
         """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
-        chosen = [file for name in names for file in self._find_logs(_require_plain(name))]
+        chosen = []
+        for name in map(_require_plain, names):
+            joined = self._make_absolute(name)
+            if _GLOB.isdisjoint(name) or os.path.lexists(joined):
+                # Shown as it was named, if that leads to it from the working folder.
+                places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+            else:
+                places = [(match, match) for match in self._list_matching(name)]
+            for place, shown in places:
+                path = self._resolve(place)
+                if stat.S_ISDIR(_status(path, place).st_mode):
+                    chosen += self._find_below(path, shown)
+                else:
+                    chosen.append(replace(files.find_again(self._hold(path, place), found=False), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -90,21 +102,7 @@ class Folders:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
 
-    def _find_logs(self, name: str) -> Iterator[File]:
-        joined = self._make_absolute(name)
-        if _GLOB.isdisjoint(name) or os.path.lexists(joined):
-            # Shown as it was named, if that leads to it from the working folder.
-            places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
-        else:
-            places = [(match, match) for match in self._list_matching(name)]
-        for place, shown in places:
-            path = self._resolve(place)
-            if stat.S_ISDIR(_status(path, place).st_mode):
-                yield from self._find_below(path, shown)
-            else:
-                yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
-
-    def _find_below(self, folder: Path, shown: str) -> list[File]:
+    def _find_below(self, folder: Path, shown: str) -> list[files.File]:
         entries = []
         for number, path in enumerate(files.walk_folder(folder, [])):
             if number >= self._max_entries:
@@ -308,7 +306,7 @@ class LogReader:
         judge = reading.Judge(options)  # before a long log is read, so that a mistake is reported at once
         limit = nullcontext() if compression.given_limit() else compression.set_limit(_MAX_UNPACKED)
         with limit, pause_collector():
-            beside = artifacts.inventory(list(inputs))
+            beside = inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             job = judge.find_job(fold, visit, wish.is_one_of_two, beside)
         self._kept[key] = (job, sum(file.size or 0 for file in inputs))
@@ -319,7 +317,7 @@ class LogReader:
         return job
 
 
-def _state(file: File) -> tuple[str, int, int, int, int]:
+def _state(file: files.File) -> tuple[str, int, int, int, int]:
     if file.place is None:
         return file.name, 0, 0, 0, 0
     status = cast(Path, file.place).stat()

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen
-from nccl_inspect.util.secrets import mask_secrets
+from nccl_inspect.util.text import decode, encode
 
 # Commands
 
@@ -82,7 +82,7 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
             return None
         errors.seek(max(errors.seek(0, os.SEEK_END) - _MAX_WORDS, 0))
         *_, last = errors.read().decode("utf-8", "replace").strip().splitlines() or [""]
-        return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
+        return f"status {status}: {secrets.mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
 # Secrets
@@ -114,11 +114,6 @@ def _mask_value(value: Any) -> Any:
                 shown[at] = secrets.MASK
         return shown
     return secrets.mask_secrets(value) if isinstance(value, str) else value
-
-
-def _mask_lines(data: bytes) -> bytes:
-    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    return "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
 
 
 # The folder
@@ -216,8 +211,11 @@ class Collection:
         if is_log and problem and not path.stat().st_size:
             path.unlink()
         elif not is_log and (data or not problem) and (command.keeps_failed or not problem):
+            lines = decode(data).splitlines(keepends=True)
             try:
-                path.write_bytes(mask_manifest(data) if command.file.endswith(_MANIFEST) else _mask_lines(data))
+                is_manifest = command.file.endswith(_MANIFEST)
+                masked = mask_manifest(data) if is_manifest else encode("".join(map(secrets.mask_secrets, lines)))
+                path.write_bytes(masked)
             except ValueError as error:
                 raise OSError(f"not kept: {error}") from None
         if problem:

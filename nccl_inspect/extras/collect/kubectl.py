@@ -19,7 +19,6 @@ import click
 
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras.collect import cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection, Wanted
 from nccl_inspect.pipeline import reading
@@ -69,7 +68,7 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
 @cli_collect.timeout_option
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
-@format_option(report.names())
+@shared.format_option(report.names())
 @shared.gate_options
 @shared.job_options
 @shared.platform_options
@@ -113,7 +112,7 @@ def command(
             folder = Path(stack.enter_context(temporary))
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
-            job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
+            job = shared.read((".",), options, tells_all=True)
         out.write_lines(report.render_lines(form, job, out.style))
         return shared.status(job, fail_on)
 

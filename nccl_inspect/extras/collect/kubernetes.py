@@ -28,8 +28,24 @@ _UNKNOWN_POD: dict[str, Any] = {  # stands for the pods where nothing is run
 
 def collect(collection: Collection, wanted: Wanted) -> None:
     """Gather the files."""
-    pods: list[dict[str, Any]] = []
-    for command in _lookups(wanted.argument):  # until one gives some
+    # The most likely way to find the pods comes first; a name alone is of a pod or of what made pods.
+    selector, pods = wanted.argument, list[dict[str, Any]]()
+    kind, slash, name = selector.partition("/")
+    if _NAME.fullmatch(selector):
+        by_label = [COMMANDS["pods"].fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        lookups = [COMMANDS["pod"].fill(selector=selector), *by_label]
+    elif not slash or "=" in selector:
+        lookups = [COMMANDS["pods"].fill(selector=selector)]
+    elif kind in ("pod", "pods", "po"):
+        lookups = [COMMANDS["pod"].fill(selector=name)]
+    else:
+        singular = kind.lower().partition(".")[0]
+        label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
+        if label is None:
+            hint = f"known are {', '.join(LABELS)}, pod"
+            raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", hint)
+        lookups = [COMMANDS["pods"].fill(selector=f"{label}={name}")]
+    for command in lookups:  # until one gives some
         data = collection.run(_add_context(command, wanted))
         pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
         if pods:
@@ -53,24 +69,6 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
     collection.run_all(_add_context(COMMANDS["node"].fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
-
-
-def _lookups(selector: str) -> list[Command]:
-    """Return how the pods may be found, the most likely way first; a name alone is of a pod or of what made pods."""
-    kind, slash, name = selector.partition("/")
-    if _NAME.fullmatch(selector):
-        by_label = [COMMANDS["pods"].fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
-        return [COMMANDS["pod"].fill(selector=selector), *by_label]
-    if not slash or "=" in selector:
-        return [COMMANDS["pods"].fill(selector=selector)]
-    if kind in ("pod", "pods", "po"):
-        return [COMMANDS["pod"].fill(selector=name)]
-    singular = kind.lower().partition(".")[0]
-    label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
-    if label is None:
-        kinds = ", ".join(LABELS)
-        raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
-    return [COMMANDS["pods"].fill(selector=f"{label}={name}")]
 
 
 def _add_context(command: Command, wanted: Wanted) -> Command:

@@ -9,7 +9,6 @@ import click
 from nccl_inspect import topology as machines
 from nccl_inspect.answers import selection
 from nccl_inspect.cli import shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras import draw as drawings
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report.picture import View, make_views
@@ -27,7 +26,7 @@ def pick_largest(candidates: list[View]) -> list[View]:
 @shared.inputs
 @shared.communicator_option("Default: all; in a picture, the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
-@format_option(drawings.names(), drawings.load)
+@shared.format_option(drawings.names(), drawings.load)
 @shared.read_options
 @shared.output_options
 def command(

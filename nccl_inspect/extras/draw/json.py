@@ -44,11 +44,9 @@ def _view(view: View) -> dict[str, Any]:
             for ring in view.rings
         ],
         "trees": [
-            {
-                **pick_fields(tree, "channels", "links"),
-                **pick_fields(shape, "roots", "depth"),
-                "most_children": shape.children,
-            }
+            pick_fields(tree, "channels", "links")
+            | pick_fields(shape, "roots", "depth")
+            | {"most_children": shape.children}
             for tree, shape in shapes
         ],
         "links": [
@@ -63,10 +61,8 @@ def _machine(machine: Topology) -> dict[str, Any]:
         "gpus": [pick_fields(gpu, "index", "bus_id", "sm", "gdr") for gpu in machine.devices],
         "pairs": [{"gpus": pair, "class": kind} for pair, kind in sorted(machine.classes.items())],
         "nics": [
-            {
-                **pick_fields(nic, "index", "name", "gbps", "port", "gdr", "bus_id"),
-                "classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())],
-            }
+            pick_fields(nic, "index", "name", "gbps", "port", "gdr", "bus_id")
+            | {"classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())]}
             for nic in machine.nics
         ],
     }

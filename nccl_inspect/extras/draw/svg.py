@@ -120,7 +120,19 @@ def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
             arrows = _join_hosts(of_tree, kind, boxes)
             yield _panel(view, boxes, arrows, f"{title} ({picture.channel_words(tree.channels)})", sideways=True)
         return
-    boxes = _boxes(view)
+    # Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts.
+    columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
+    width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
+    if not view.is_folded:
+        reach = 2 * _radius(max(map(len, view.hosts.values()), default=1))
+        width, height = reach + _NODE_WIDTH + 3 * _PAD, reach + _NODE_HEIGHT + 3 * _PAD + _LINE
+    boxes = []
+    for n, (host, ranks) in enumerate(view.hosts.items()):
+        row, column = divmod(n, columns)
+        if view.is_folded and row % 2:
+            column = columns - 1 - column
+        corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
+        boxes.append(_Box(host, ranks, corner, width, height))
     if view.is_folded:
         arrows = _join_hosts(view, kind, boxes)
     else:
@@ -164,23 +176,6 @@ def _panel(view: picture.View, boxes: list[_Box], arrows: list[_Arrow], title: s
         lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(links, 'link')})", "small"))
     width = max((box.corner.real + box.width for box in boxes), default=0.0)
     return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
-
-
-def _boxes(view: picture.View) -> list[_Box]:
-    """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
-    columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
-    width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
-    if not view.is_folded:
-        across = 2 * _radius(max(map(len, view.hosts.values()), default=1))
-        width, height = across + _NODE_WIDTH + 3 * _PAD, across + _NODE_HEIGHT + 3 * _PAD + _LINE
-    boxes = []
-    for n, (host, ranks) in enumerate(view.hosts.items()):
-        row, column = divmod(n, columns)
-        if view.is_folded and row % 2:
-            column = columns - 1 - column
-        corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
-        boxes.append(_Box(host, ranks, corner, width, height))
-    return boxes
 
 
 def _radius(ranks: int) -> float:

@@ -10,6 +10,7 @@ from nccl_inspect.extras.exports import shared
 from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
+from nccl_inspect.util.records import pick_fields
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
 FILE = "nccl-grammar.json"
@@ -21,7 +22,7 @@ def export(productions: Sequence[Production]) -> str:
     ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
     document = {
         "schema": _SCHEMA,
-        "head": {"pattern": f"^{shared.head_pattern(_group)}", "fields": shared.HEAD_FIELDS},
+        "head": {"pattern": f"^{shared.head_pattern()}", "fields": shared.HEAD_FIELDS},
         "messages": [_message(production) for production in ordered],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -34,15 +35,12 @@ def _message(production: Production) -> dict[str, Any]:
         names = {group: name for name, _, group in shape.fields}
 
         def capture(group: int, text: str, names: dict[int, str] = names) -> str:
-            return _group(names[group], text) if shared.is_shown(names[group]) else f"(?:{text})"
+            return f"(?<{names[group]}>{text})" if shared.is_shown(names[group]) else f"(?:{text})"
 
         text = shared.translate(shape, backtracks=False, capture=capture)
         patterns.append(f"^(?:{text})$" if "|" in text else f"^{text}$")
     return {
-        "name": production.name,
-        "dialect": production.dialect,
-        "family": production.family,
-        "line": production.line,
+        **pick_fields(production, "name", "dialect", "family", "line"),
         "fragments": {
             name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
         },
@@ -64,7 +62,3 @@ def _message(production: Production) -> dict[str, Any]:
         "rule": production.rule or None,
         "samples": list(production.samples),
     }
-
-
-def _group(name: str, pattern: str) -> str:
-    return f"(?<{name}>{pattern})"

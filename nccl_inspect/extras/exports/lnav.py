@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from nccl_inspect.event.types import KINDS
 from nccl_inspect.extras.exports import shared
 from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
@@ -28,15 +29,21 @@ _TIME = (
 )
 _END = r"(?:$|(?=\n))"  # the end of a line: lnav joins following lines without a prefix to the same message
 _OTHER = "other"
+_GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
 _OF_PREFIX = ("label", "host", "pid", "tid", "device", "location")
 _MAX_PATTERN = 8_000  # characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up
 
 
 def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
+    # Productions with NCCL's prefix, by their events that have fields of their own: ``channel_connect``.
+    by_event = group_values((one.event, one) for one in productions if not one.foreign)
     events = {
-        shared.snake_case(event): [shape for production in own for shape in shared.split_message(production)]
-        for event, own in shared.group_by_event(productions).items()
+        re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower(): [
+            shape for production in by_event[event] for shape in shared.split_message(production)
+        ]
+        for event in KINDS
+        if event in by_event and event not in _GENERAL
     }
     regexes, plain = {}, list[Shape]()
     for event, own in events.items():
@@ -60,7 +67,7 @@ def export(productions: Sequence[Production]) -> str:
         {"line": f"host-1:4242:4242 [0] NCCL INFO {production.samples[0]}", "level": "info"}
         for production in productions
         if production.samples and not production.foreign and not production.follows
-        if production.event not in ("Message", "Notice")
+        if production.event not in _GENERAL
     ]
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -147,9 +154,7 @@ def _exclude_patterns(patterns: Sequence[str]) -> str:
 
 
 def _line(message: str) -> str:
-    return (
-        f"^{shared.head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
-    )
+    return f"^{shared.head_pattern(_TIME)}(?: |$)(?<body>{message}){_END}"
 
 
 def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, product
 
-from nccl_inspect.event.types import KINDS
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.levels import ANY
@@ -39,35 +38,19 @@ HEAD_FIELDS = {
 }
 
 
-def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
+def head_pattern(time: str = rf"(?:\[?(?<timestamp>{DATE})\]? )?") -> str:
     """Return the pattern up to the blank before the message, without an anchor.
 
     Args:
-        named: writes a group with a name.
-        timed: what matches the time instead, with its blank and its group.
+        time: matches the time, with its blank.
     """
-    time = timed or rf"(?:\[?{named('timestamp', DATE)}\]? )?"
     return (
-        time
-        + f"(?:{named('label', LABEL)})??"
-        + rf"{named('host', HOST)}:{named('pid', NUMBER)}:{named('tid', NUMBER)}"
-        + rf"(?: \[{named('device', DEVICE)}\])?(?: {named('location', LOCATION)})?"
-        + f" NCCL {named('level', LEVEL)}"
+        rf"{time}(?:(?<label>{LABEL}))??(?<host>{HOST}):(?<pid>{NUMBER}):(?<tid>{NUMBER})"
+        rf"(?: \[(?<device>{DEVICE})\])?(?: (?<location>{LOCATION}))? NCCL (?<level>{LEVEL})"
     )
 
 
 # Fields of messages
-
-_GENERAL = ("Message", "Notice")  # events that keep whatever their messages say
-
-
-def group_by_event(productions: Iterable[Production]) -> dict[str, list[Production]]:
-    """Return productions with NCCL's prefix by their event, for the events that have fields of their own."""
-    by_event: dict[str, list[Production]] = {}
-    for production in productions:
-        if production.event not in _GENERAL and not production.foreign:
-            by_event.setdefault(production.event, []).append(production)
-    return {name: by_event[name] for name in KINDS if name in by_event}
 
 
 def is_shown(name: str) -> bool:
@@ -85,11 +68,6 @@ def field_kind(spec: str) -> str:
 def field_groups(form: Shape) -> dict[int, tuple[str, str]]:
     """Return the name and the type of the field of each group of a shape."""
     return {group: (field.name, field.spec) for (*_, group), field in zip(form.fields, fields(form.nodes), strict=True)}
-
-
-def snake_case(name: str) -> str:
-    """Return ``ChannelConnect`` as ``channel_connect``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def merge_orders(lists: list[list[str]]) -> list[str] | None:
@@ -117,6 +95,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _PLAIN = frozenset(" -#&~'\"/")  # characters that Python escapes and that need no escape
+_CHARACTERS = {".": r"[^\n]", "\\d": "[0-9]", "\\Z": r"(?:$|\n)"}
 _MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
@@ -145,36 +124,26 @@ def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
                 is_look = text in ("(?=", "(?!")
                 opening = text if backtracks else text.replace(">", ":")
                 atoms.append(f"{opening}{inside})" if backtracks or not is_look else "")
-            elif token["count"]:
-                atoms[-1] = _repeat(atoms[-1], token["count"], token["mode"], backtracks)
+            elif token["count"] and backtracks:
+                atom, times, mode = atoms[-1], token["count"], token["mode"]
+                # A list of numbers: of a thousand ranks each would be kept to be tried again.
+                if times == "*" and atom.startswith("(?:") and "[^" not in atom:
+                    atom = f"(?>{atom[3:]}"
+                # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
+                atoms[-1] = f"(?>{atom}{times})" if mode == "+" else f"{atom}{times}{mode}"
+            elif times := token["count"]:
+                least, _, most = times.strip("{}").partition(",")
+                if most.isdecimal() and int(most) > _MAX_SPLIT:
+                    times = "*" if least == "0" else "+"
+                atoms[-1] += f"{times}{token['mode'].strip('+')}"
+            elif text.startswith("[^"):
+                # None continues the next line, which some programs take for a part of the message.
+                atoms.append(rf"{text[:-1]}\n]")
             else:
-                atoms.append(_character(text))
+                atoms.append(_CHARACTERS.get(text) or (text[1] if text[0] == "\\" and text[1] in _PLAIN else text))
         return "".join(atoms)
 
     return take_group()
-
-
-def _repeat(atom: str, times: str, mode: str, backtracks: bool) -> str:
-    if backtracks:
-        if times == "*" and atom.startswith("(?:") and "[^" not in atom:
-            atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
-        # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
-        return f"(?>{atom}{times})" if mode == "+" else f"{atom}{times}{mode}"
-    least, _, most = times.strip("{}").partition(",")
-    if most.isdecimal() and int(most) > _MAX_SPLIT:
-        times = "*" if least == "0" else "+"
-    return f"{atom}{times}{mode.strip('+')}"
-
-
-def _character(text: str) -> str:
-    """Write a character or class: none continues the next line, which some programs take for a part of the message."""
-    if text == "." or text.startswith("[^"):
-        return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
-    if text[0] != "\\":
-        return text
-    if text[1] in _PLAIN:
-        return text[1]
-    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(text, text)
 
 
 def split_message(production: Production) -> list[Shape]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_inspect.cli import prepare_command, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
 from nccl_inspect.extras.fleet import library
@@ -108,7 +107,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 
 @command.command("report", short_help="Report what the bad jobs of a store share.")
 @store_option
-@format_option(forms.names(), forms.load)
+@shared.format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
 @click.option("--by", "by_kind", type=click.Choice(_KINDS), metavar="KIND", help=f"Also rate each {'|'.join(_KINDS)}.")
 @shared.output_options
@@ -135,7 +134,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
 @command.command("query", short_help="Run SQL on the tables of a store (DuckDB).")
 @click.argument("sql")
 @store_option
-@format_option(("table", "csv", "json"))
+@shared.format_option(("table", "csv", "json"))
 @shared.output_options
 def query(sql: str, store: str, form: str, out: shared.Output) -> int:
     """Run one SELECT, or WITH … SELECT, on the tables of a store (DuckDB).

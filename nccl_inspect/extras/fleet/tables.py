@@ -57,6 +57,10 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
     options = [option for one in beside for option in getattr(one, "options", ())]
     images |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
     named_images = ", ".join(sorted(filter(None, images))) or None
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for kind, number in job.paths.count_kinds():
+        counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number
+    of_paths = ("transport", "detail", "scope", "gdr", "path_verdict", "rules", "paths")
     rows = {
         "job": _pick(
             "job", [worst], lambda _: {
@@ -80,7 +84,7 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
             },
         ),
         "rank": _pick("rank", answers.list_ranks(job), lambda one: {"named": f"{one.host} GPU {one.gpu}" in named}),
-        "path": _count_paths(job),
+        "path": [dict(zip(of_paths, (*key, number), strict=True)) for key, number in counts.items()],
         "finding": _pick(
             "finding", job.findings, lambda found: {
                 **_quote(found), "headline": found is headline, "ranks": ranges(found.ranks),
@@ -162,14 +166,6 @@ def _list_named(job: Job) -> set[str]:
         if 2 * len(finding.hosts) <= len(hosts):
             named |= set(finding.hosts)
     return named
-
-
-def _count_paths(job: Job) -> list[dict[str, Any]]:
-    names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for kind, number in job.paths.count_kinds():
-        counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number
-    return [dict(zip((*names, "paths"), (*key, number), strict=True)) for key, number in counts.items()]
 
 
 def _word(value: object) -> str | None:

@@ -10,7 +10,6 @@ import click
 
 from nccl_inspect._version import __version__
 from nccl_inspect.cli import print_stderr, shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.gate import policy as policies
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
@@ -50,7 +49,7 @@ readable input, or the policy is kept by the part that could be read.
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
-@format_option(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
+@shared.format_option(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
 @shared.rule_options
 @shared.read_options
 @shared.output_options
@@ -76,7 +75,21 @@ def command(
     if force and not learns:
         raise click.UsageError("--force needs --learn")
     if learns:
-        return _learn(shared.read(logs, options), force, out)
+        job = shared.read(logs, options)
+        if job.partial:
+            print_stderr("not written: reading was interrupted")
+            return shared.status(job)
+        if job.jobs:
+            raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
+        doubt = find_doubt(job)
+        if doubt and not force:
+            hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
+            print_stderr(f"not written: {doubt}; {hint}")
+            return 1
+        if not doubt and (caution := find_caution(job)):
+            print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
+        out.write(write_policy(job))
+        return 0
     expected = policies.read_policy(policy) if policy is not None else policies.Policy("--exit-on", [])
     if exit_on:
         unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
@@ -162,20 +175,3 @@ def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
         if comm.state not in _OVER and getattr(comm, began) and number < comm.nranks:
             return f"{words.format(comm.id)} ({number} of {count(comm.nranks, 'rank')})"
     return ""
-
-
-def _learn(job: Job, force: bool, out: shared.Output) -> int:
-    if job.partial:
-        print_stderr("not written: reading was interrupted")
-        return shared.status(job)
-    if job.jobs:
-        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
-    doubt = find_doubt(job)
-    if doubt and not force:
-        hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
-        print_stderr(f"not written: {doubt}; {hint}")
-        return 1
-    if not doubt and (caution := find_caution(job)):
-        print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
-    out.write(write_policy(job))
-    return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from nccl_inspect.cli import shared
-from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.extras.gate.formats import DIFF_FORMATS
 from nccl_inspect.pipeline import reading
@@ -29,7 +28,7 @@ _FAIL_ON = "Exit with status 1 if B has a finding of this severity or higher tha
 @click.command(epilog=_EXAMPLES, short_help="Show what changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
-@format_option(DIFF_FORMATS, DIFF_FORMATS.__getitem__)
+@shared.format_option(DIFF_FORMATS, DIFF_FORMATS.__getitem__)
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is any difference.")
 @shared.fail_on_option(_FAIL_ON)
 @shared.rule_options

@@ -22,7 +22,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record
+from nccl_inspect.util.records import Frozen, Record, pick_fields
 from nccl_inspect.util.wording import count, list_words, ranges, ranks_word
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
@@ -208,7 +208,10 @@ def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
         if before != after:
             yield Change("communicators", "sizes", before or None, after or None)
         return
-    ours, theirs = _communicators_by_ranks(a), _communicators_by_ranks(b)
+    ours, theirs = (
+        group_values(((comm.nranks, *([comm.id] if None in comm.ranks else comm.ranks)), comm) for comm in comms)
+        for comms in (a.communicators, b.communicators)
+    )
     for key in ours:
         for old, new in zip(ours[key], theirs.get(key, ()), strict=False):
             name = new.id if new.id == "world" else f"{count(new.nranks, 'rank')} {_member_ranks(new)}"
@@ -226,11 +229,6 @@ def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
             text = f"{count(len(members), 'communicator')} {name}: {list_words(map(_member_ranks, members))}"
             lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
             yield Change("communicators", name, None if is_new else text, text if is_new else None, evidence=lines)
-
-
-def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
-    keys = ((comm.id,) if None in comm.ranks else tuple(comm.ranks) for comm in job.communicators)
-    return group_values(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
 
 
 def _member_ranks(comm: CommunicatorInfo) -> str:
@@ -328,16 +326,8 @@ def _path_change(
     scope: str, before: str | None, after: str | None, paths: Selection, judged: Iterable[PathKind] | None = None
 ) -> Change:
     rules = {rule for kind in (paths.kinds if judged is None else judged) for rule in kind.rules}
-    return Change(
-        area="paths",
-        what=scope,
-        before=before,
-        after=after,
-        pairs=[(src, dst) for src, dst in paths.values("src", "dst")],
-        ranks=sorted(paths.ends()),
-        rules=sorted(rules),
-        evidence=paths.first_lines()[:_MAX_EVIDENCE],
-    )
+    pairs, lines = [(src, dst) for src, dst in paths.values("src", "dst")], paths.first_lines()[:_MAX_EVIDENCE]
+    return Change("paths", scope, before, after, pairs, sorted(paths.ends()), sorted(rules), lines)
 
 
 # Findings
@@ -400,17 +390,9 @@ def _finding_words(finding: Finding) -> str:
 
 
 def _finding_change(finding: Finding, before: str | None, after: str | None) -> Change:
-    return Change(
-        area="findings",
-        what=finding.rule,
-        before=before,
-        after=after,
-        ranks=finding.ranks,
-        rules=finding.because,
-        evidence=finding.evidence,
-        severity=finding.severity,
-        fix=finding.fix if before is None and finding.severity != "info" else [],
-    )
+    fix = finding.fix if before is None and finding.severity != "info" else []
+    same = pick_fields(finding, "ranks", "evidence", "severity")
+    return Change("findings", finding.rule, before, after, **same, rules=finding.because, fix=fix)
 
 
 # What explains what

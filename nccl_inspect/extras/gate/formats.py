@@ -19,7 +19,7 @@ from nccl_inspect.report import Style, digest, words
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
-from nccl_inspect.util.wording import count, list_words
+from nccl_inspect.util.wording import count, list_words, some_names
 
 CHECK_SCHEMA, DIFF_SCHEMA = "nccl-inspect-check/1", "nccl-inspect-diff/1"
 SIGNS = {"new": "+", "gone": "-", "changed": "~"}
@@ -126,12 +126,9 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
     """Return a checked policy as the document ``nccl-inspect-check/1``, whose schema is in the package."""
     expectations = [
-        {
-            **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
-            "rule": outcome.rule or None,
-            "ranks": outcome.ranks,
-            "evidence": list(map(evidence_to_dict, outcome.evidence)),
-        }
+        pick_fields(outcome, "key", "wanted", "state", "summary", "todo")
+        | {"rule": outcome.rule or None, "ranks": outcome.ranks}
+        | {"evidence": list(map(evidence_to_dict, outcome.evidence))}
         for outcome in checked.outcomes
     ]
     findings = [{key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)]
@@ -206,13 +203,13 @@ def _head_words(difference: Difference) -> tuple[str, str]:
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
     changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
-    names = words.shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
+    names = some_names((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
     renamed = f"hosts have different names in B and are compared by rank: {names}" if names else ""
     return changes or f"SAME: no difference in {what}{limits}", renamed
 
 
 def _run_words(job: Job) -> str:
-    names = words.shorten_list([source.name for source in job.sources], 2)
+    names = some_names([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
     read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
@@ -343,20 +340,15 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             "schema": DIFF_SCHEMA,
             "is_same": not difference.changes,
             **{
-                name: {
-                    "sources": [source.name for source in job.sources],
-                    **pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
-                }
+                name: {"sources": [source.name for source in job.sources]}
+                | pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config")
                 for name, job in (("a", difference.a), ("b", difference.b))
             },
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
-                {
-                    **pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules"),
-                    "evidence": list(map(evidence_to_dict, change.evidence)),
-                    "severity": change.severity or None,
-                    "fix": change.fix,
-                }
+                pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules")
+                | {"evidence": list(map(evidence_to_dict, change.evidence))}
+                | {"severity": change.severity or None, "fix": change.fix}
                 for change in difference.changes
             ],
             "explanations": [

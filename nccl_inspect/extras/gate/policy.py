@@ -428,17 +428,9 @@ def is_impossible(scope: str, job: Job) -> bool:
 # The file
 
 
-def read_policy(path: str) -> Policy:
-    """Read a policy from a file: it must be understood, and say something."""
-    return _make_policy(load(FilePath(path), "--policy"))
-
-
-def policy_from_values(values: dict[str, Any]) -> Policy:
-    """Return the policy that a program states: the keys of a file as a dictionary."""
-    return _make_policy(Table("the policy", values))
-
-
-def _make_policy(table: Table) -> Policy:
+def read_policy(given: str | dict[str, Any]) -> Policy:
+    """Read a policy from a file, or from its keys as a dictionary: it must be understood, and say something."""
+    table = load(FilePath(given), "--policy") if isinstance(given, str) else Table("the policy", given)
     if expectations := [*_list_expectations(table)]:
         return Policy(table.file, expectations)
     raise table.error("no expectation", "write one from a good log: nccl-inspect check --learn good.log")

@@ -325,8 +325,14 @@ class Gathering:
         collection = self._collection()
         host.gather_machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
-            log = self._host / host.KERNEL_LOG
-            log.write_bytes(drop_earlier_ends(log.read_bytes(), self._began - _SLACK))
+            log, kept, is_kept = self._host / host.KERNEL_LOG, [], True
+            for line in log.read_bytes().splitlines(keepends=True):
+                if stamp := _STAMP.match(line):
+                    when = time.mktime(time.strptime(stamp[1].decode("ascii"), "%a %b %d %H:%M:%S %Y"))
+                    is_kept = when >= self._began - _SLACK or _PROCESS.search(line) is None
+                if is_kept:
+                    kept.append(line)
+            log.write_bytes(b"".join(kept))
         collection.write_index(host.folder())
 
     def forget_answers(self) -> None:
@@ -344,18 +350,6 @@ class Gathering:
                 for comm in data.get("communicators") or ()
             }
         return {}
-
-
-def drop_earlier_ends(log: bytes, begin: float) -> bytes:
-    """Return what ``dmesg -T`` printed, without processes that ended before a time."""
-    kept, is_kept = [], True
-    for line in log.splitlines(keepends=True):
-        if stamp := _STAMP.match(line):
-            is_later = time.mktime(time.strptime(stamp[1].decode("ascii"), "%a %b %d %H:%M:%S %Y")) >= begin
-            is_kept = is_later or _PROCESS.search(line) is None
-        if is_kept:
-            kept.append(line)
-    return b"".join(kept)
 
 
 # The run
@@ -515,14 +509,6 @@ class Session:
         return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *inputs, "--no-progress", *options]
 
 
-def replace_process(argv: Sequence[str]) -> int:
-    """Run the command in place of this process, where nothing can be kept; if that fails, say why."""
-    try:
-        os.execvpe(argv[0], list(argv), os.environ)
-    except OSError as error:
-        raise NotStartedError(argv[0], error) from None
-
-
 # The command
 
 _EXAMPLES = """
@@ -574,8 +560,11 @@ def command(directory: str, stall: float, report: str, store: str, quiet: bool, 
     """
     adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
     log = open_run_log(directory, os.environ, print_stderr)
-    if log is None:
-        return replace_process(argv)
+    if log is None:  # nothing can be kept
+        try:
+            os.execvpe(argv[0], list(argv), os.environ)
+        except OSError as error:
+            raise NotStartedError(argv[0], error) from None
     session = Session(log, os.environ, print_stderr, stall, report, quiet)
     status = session.run(argv)
     if adding and session.is_first:

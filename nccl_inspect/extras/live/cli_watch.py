@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from wsgiref.simple_server import WSGIServer
 
 import click
-from prometheus_client import make_wsgi_app, start_http_server
+from prometheus_client import Gauge, make_wsgi_app, start_http_server
 
 from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
@@ -295,9 +295,8 @@ def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
     comms = [(("complete",), complete), (("incomplete",), number - complete)]
     made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
     fed, now = watch.fed, time.monotonic()
-    made.add_function(
-        "watch_quiet_seconds", "Seconds since the last line.", lambda: (time.monotonic() if runs else now) - fed
-    )
+    quiet = Gauge("nccl_inspect_watch_quiet_seconds", "Seconds since the last line.", registry=made.registry)
+    quiet.set_function(lambda: (time.monotonic() if runs else now) - fed)  # of the moment when it is asked for
     return made
 
 

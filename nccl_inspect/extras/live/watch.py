@@ -11,14 +11,13 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory, ras
-from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
@@ -32,7 +31,7 @@ from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.model.fold import Burst, Step
+from nccl_inspect.model.fold import Burst
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
@@ -180,7 +179,10 @@ class Splitter:
         if self._begun:
             return self._split(data, len(data))
         self._rest += data
-        return self._begin(len(data)) if _tells(self._rest) else Lines([], len(data))
+        # The first line shows whether this is an export, if it is more than a bracket.
+        first, end, _ = self._rest.partition(b"\n")
+        tells = blocks.tells(self._rest) or (end and len(first.strip()) > 2)
+        return self._begin(len(data)) if tells else Lines([], len(data))
 
     def take_rest(self) -> Iterator[Lines]:
         """Return the lines that never ended."""
@@ -208,12 +210,6 @@ class Splitter:
         entries = list(found)
         self._total += len(entries)
         return blocks.number_lines(entries, self._total - len(entries), size, reader)
-
-
-def _tells(head: bytes) -> bool:
-    """Return whether this shows if it is an export: its first line does, if it is more than a bracket."""
-    first, end, _ = head.partition(b"\n")
-    return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)
 
 
 # What RAS answers
@@ -268,41 +264,6 @@ class Late(NamedTuple):
     ranks: list[int]  # of the job, as far as they are known
     words: list[str]  # what is known of the first few
     names: list[str]
-
-
-def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
-    """Return how many operations each rank of a communicator launched, as far as the answer shows it."""
-    counts = {
-        (comm, operation, member.rank): number
-        for comm, launched in found.launched.items()
-        for operation, number in launched.items()
-        for member in found.members.get(comm, ())
-    }
-    for one in found.mismatches:
-        counts[one.comm_id, one.operation, -1] = one.usual or 0
-        counts |= {(one.comm_id, one.operation, member.rank): member.launched for member in one.members}
-    return counts
-
-
-def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
-    """Return who launched less than the others, or does not answer; None if nobody."""
-    late = found.last_to_come()
-    words: dict[str, str] = {}
-    for mismatch in found.mismatches:
-        most = max((*(member.launched for member in mismatch.members), mismatch.usual or 0), default=0)
-        for member in mismatch.behind:
-            if member in late or (member.pid and member.pid in {one.pid for one in late}):
-                counts = f"{member.launched} {mismatch.operation}, others {most}, in communicator {mismatch.comm_id}"
-                words.setdefault(who(member, ranks), counts)
-    for lost in found.lost:
-        member = ras.Member(-1 if lost.rank is None else lost.rank, lost.host, lost.pid)
-        words[who(member, ranks)] = "considered dead" if lost.is_dead else "does not answer"
-    if not words:
-        return None
-    pids = {one.pid for one in late} | {lost.pid for lost in found.lost}
-    known = sorted({rank for pid in pids if pid is not None and (rank := ranks.get(pid)) is not None})
-    said = [f"{name}: {text}" for name, text in words.items()]
-    return Late(known, said[:_MOST], list(words))
 
 
 # The watch
@@ -408,7 +369,18 @@ class Watch:
         if isinstance(answer, str):
             self.ras = f"no answer from RAS ({answer})"
             return
-        counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
+        # How many operations each rank of a communicator launched, as far as the answer shows it.
+        found: ras.Answer = answer.value
+        counts = {
+            (comm, operation, member.rank): number
+            for comm, launched in found.launched.items()
+            for operation, number in launched.items()
+            for member in found.members.get(comm, ())
+        }
+        for one in found.mismatches:
+            counts[one.comm_id, one.operation, -1] = one.usual or 0
+            counts |= {(one.comm_id, one.operation, member.rank): member.launched for member in one.members}
+        now, is_first = self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
         self._counts |= counts
         kept, before = self._find_late(), self._answer
@@ -427,10 +399,28 @@ class Watch:
             yield Resumed(seconds)
 
     def _find_late(self) -> Late | None:
+        """Return who launched less than the others, or does not answer; None if nobody."""
         if self._answer is None:
             return None
-        value = self._answer.value
-        return find_late(value, ranks_of_pids(self.job, [value]) if self.job else value.ranks_by_pid())
+        found: ras.Answer = self._answer.value
+        ranks = ranks_of_pids(self.job, [found]) if self.job else found.ranks_by_pid()
+        late = found.last_to_come()
+        words: dict[str, str] = {}
+        for mismatch in found.mismatches:
+            most = max((*(member.launched for member in mismatch.members), mismatch.usual or 0), default=0)
+            for member in mismatch.behind:
+                if member in late or (member.pid and member.pid in {one.pid for one in late}):
+                    others = f"{mismatch.operation}, others {most}, in communicator {mismatch.comm_id}"
+                    words.setdefault(who(member, ranks), f"{member.launched} {others}")
+        for lost in found.lost:
+            member = ras.Member(-1 if lost.rank is None else lost.rank, lost.host, lost.pid)
+            words[who(member, ranks)] = "considered dead" if lost.is_dead else "does not answer"
+        if not words:
+            return None
+        pids = {one.pid for one in late} | {lost.pid for lost in found.lost}
+        known = sorted({rank for pid in pids if pid is not None and (rank := ranks.get(pid)) is not None})
+        said = [f"{name}: {text}" for name, text in words.items()]
+        return Late(known, said[:_MOST], list(words))
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -454,7 +444,14 @@ class Watch:
                 news.append(Resumed(now - self._progress))
                 self._next_warning, self._is_stuck = self._timing.stall, False
             self._progress = now
-            self.last = _step_words(self._fold.last_step())
+            step = self._fold.last_step()
+            if step is None or isinstance(step, Burst):
+                self.last = "connections" if step else ""
+            elif isinstance(step.event, events.CommInit):
+                what = "init began" if step.event.phase == "START" else "init complete"
+                self.last = f"{what} (rank {step.event.rank})"
+            else:
+                self.last = _STEPS.get(type(step.event), step.event.production)
         if extent != self._extent:
             self._extent = extent
             self.job = self._judge_now()
@@ -542,10 +539,23 @@ class Watch:
             self._next_warning *= 2
         waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
+        within, of = " (counted within it)", f" of communicator {comm.id}"
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
             waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
-        self._is_stuck = True
-        yield _describe_stall(comm, waiting, missing, are_global, seconds, self.last)
+            within = of = ""
+        groups = [("waiting", waiting, "began and did not finish", "")]
+        groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
+        rows = [
+            (word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups
+        ]
+        _, ranks, how, _ = groups[-1]  # those for whom others wait
+        self._is_stuck, idle = True, f"made no progress for {seconds:.0f} s"
+        yield Stall(
+            f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
+            [*rows, ("last step", self.last or "none")],
+            ranks if are_global else [],
+            f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
+        )
         yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
@@ -583,24 +593,6 @@ class Watch:
             yield from self._report_evidence(None)
 
 
-def _describe_stall(
-    comm: CommunicatorInfo, waiting: list[int], missing: list[int], are_global: bool, seconds: float, last: str
-) -> Stall:
-    """Describe what follows: ranks that began wait for it; they are those of the job or count within it."""
-    within, of = ("", "") if are_global else (" (counted within it)", f" of communicator {comm.id}")
-    idle = f"made no progress for {seconds:.0f} s"
-    groups = [("waiting", waiting, "began and did not finish", "")]
-    groups += [("missing", missing, "did not begin", ", or not in this log")] if missing else []
-    rows = [(word, f"{count(len(who), 'rank')}{within}: {ranges(who)}, {how}{or_}") for word, who, how, or_ in groups]
-    _, ranks, how, _ = groups[-1]
-    return Stall(
-        f"communicator {comm.id} ({count(comm.nranks, 'rank')}) {idle}",
-        [*rows, ("last step", last or "none")],
-        ranks if are_global else [],
-        f"communicator {comm.id} {idle}: {count(len(ranks), 'rank')}{of}, {ranges(ranks)}, {how}",
-    )
-
-
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
     comms, quiet = job.communicators, seconds >= timing.settle
@@ -633,15 +625,6 @@ _STEPS: dict[type[events.Event], str] = {
     events.Connected: "connected",
     events.NetworkInUse: "network chosen",
 }
-
-
-def _step_words(step: Step | Burst | None) -> str:
-    if step is None or isinstance(step, Burst):
-        return "connections" if step else ""
-    if isinstance(step.event, events.CommInit):
-        what = "init began" if step.event.phase == "START" else "init complete"
-        return f"{what} (rank {step.event.rank})"
-    return _STEPS.get(type(step.event), step.event.production)
 
 
 # What ends a watch
@@ -679,25 +662,23 @@ class Alarm(NamedTuple):
 
 def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """Return what of some news ends the watch, if anything does."""
-    for event in news:
-        match event:
-            case Stall() if STALL in conditions:
-                return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
-            case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
-                return alarm
-    return None
-
-
-def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
-    severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
-    needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
-    for condition, found in (*needing, *severe):
-        places = Places(job)
-        hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
-        what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
-        return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
-    return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
+    for event in news:
+        if isinstance(event, Stall) and STALL in conditions:
+            return Alarm(STALL, "unknown", event.reason, ranks=ranges(event.ranks))
+        if isinstance(event, Stall | Resumed):
+            continue
+        job = event.job
+        severe = [(f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits)]
+        needing = [(f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions]
+        for condition, found in (*needing, *severe):
+            places = Places(job)
+            hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
+            what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
+            return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
+        if limits and job.verdict == "failed":
+            return Alarm("error", job.verdict, reason(job), severity="error")
+    return None
 
 
 def run_command(command: str, why: Alarm) -> int:

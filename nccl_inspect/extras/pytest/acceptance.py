@@ -9,7 +9,6 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.extras.gate import policy as policies
-from nccl_inspect.extras.gate.policy import Answer, Expectation, Policy
 from nccl_inspect.judging.engine import SEVERITIES, select_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -139,17 +138,17 @@ class TestedJob(Job):
         """
         __tracebackhide__ = True
         demanded = [] if policy is None else [policies.read_policy(policy)]
-        demanded += [policies.policy_from_values(expectations)] if expectations or policy is None else []
+        demanded += [policies.read_policy(expectations)] if expectations or policy is None else []
         for each in demanded:
             if bad := _bad_outcomes(each, self, strict):
                 head = f"{count(len(bad), 'expectation')} of {each.file} not kept"
                 raise AssertionError(_join(head, map(_answer, bad)))
 
-    def _demand(self, wanted: str, asks: Mapping[str, Callable[[Job], Iterable[Answer]]]) -> None:
+    def _demand(self, wanted: str, asks: Mapping[str, Callable[[Job], Iterable[policies.Answer]]]) -> None:
         """Fail unless the check of each scope holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
-        policy = Policy("", [Expectation(f"{scope} paths", wanted, ask) for scope, ask in asks.items()])
-        if bad := _bad_outcomes(policy, self, strict=True):
+        expected = [policies.Expectation(f"{scope} paths", wanted, ask) for scope, ask in asks.items()]
+        if bad := _bad_outcomes(policies.Policy("", expected), self, strict=True):
             ranks = {rank for outcome in bad for rank in outcome.ranks}
             paths = [path for path in self.paths if path.src in ranks and path.scope in asks]
             raise AssertionError(_join(f"not every path has {wanted}", map(_answer, bad), self._list_findings(paths)))
@@ -192,12 +191,12 @@ def _finding(finding: Finding, causes: set[str]) -> str:
     return "\n".join(part for part in (head, where, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
 
 
-def _bad_outcomes(policy: Policy, job: Job, strict: bool) -> list[Answer]:
+def _bad_outcomes(policy: policies.Policy, job: Job, strict: bool) -> list[policies.Answer]:
     checked = policy.check(job)
     return [*checked.list_outcomes("broken"), *(checked.list_outcomes("undecided") if strict else ())]
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: policies.Answer) -> str:
     todo = f"  fix: {answer.todo}" if answer.todo else ""
     parts = [f"{answer.key}: {answer.summary}, wanted: {answer.wanted}", _lines(answer.evidence), todo]
     return "\n".join(part for part in parts if part)

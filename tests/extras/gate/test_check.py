@@ -22,7 +22,7 @@ from schemas import close_schema
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.gate.formats import check_document
-from nccl_inspect.extras.gate.policy import policy_from_values, read_policy
+from nccl_inspect.extras.gate.policy import read_policy
 from nccl_inspect.model.job import Job
 
 VALIDATOR = close_schema("nccl-inspect-check-1")
@@ -84,7 +84,7 @@ def check_job(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any
 def test_expectations() -> None:
     wrong: list[object] = []
     for name, policy, state, summary in POLICIES["expectations"]:
-        document = check_document(policy_from_values(tomllib.loads(policy)).check(job(name)), strict=False)
+        document = check_document(read_policy(tomllib.loads(policy)).check(job(name)), strict=False)
         VALIDATOR.validate(document)
         entries = [entry for entry in document["expectations"] if entry["state"] == state]
         if document["state"] != state or summary not in entries[0]["summary"]:
