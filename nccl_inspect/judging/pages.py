@@ -138,7 +138,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
-    "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
+    "cuda": lambda facts, _, words: cuda.failed_with(facts, words),
     "result": lambda facts, _, codes: exceptions.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
@@ -151,8 +151,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
-of its files, and those with a ``result`` that nothing explains.
+those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``frames``
+with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
 ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -284,7 +284,7 @@ def fill_in(text: str, hit: Hit) -> str:
         kind, name, form, word, owner = match.groups()
         notices = hit.named.get(owner) if owner else hit.notices
         assert isinstance(notices, list)
-        if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
+        if form or (not owner and (name in hit.named or name in ("settings", "paths") or name in FIGURES)):
             return _value_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(notices), name)

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
-from nccl_inspect.judging import cuda, exceptions, impact, networks
+from nccl_inspect.judging import cuda, impact, networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
@@ -19,7 +19,6 @@ from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import fold_names, list_words, some_names
 
 _ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
@@ -131,23 +130,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
             evidence=[*refused[:3], *slow.first_lines()[:2]],
             paths=slow,
         )
-
-
-def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
-    propagated = exceptions.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
-    processes = {process for frame in propagated for process in frame.processes}
-    calls = [
-        *cuda.failed_calls(facts, "transport/shm.cc"),
-        *(
-            call
-            for call in cuda.failed_calls(facts, "include/alloc.h")
-            if processes & set(call.processes) or "(ncclCuMemHostAlloc" in (call.location or "")
-        ),
-    ]
-    failed = [call for call in calls if cuda.code_of(call) in cuda.NO_HOST_MEMORY]
-    if notices := failed or facts.notices("nccl/cumem-host-fallback"):
-        yield Hit(notices)
 
 
 def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -548,21 +530,6 @@ def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit([], named, settings=settings)
 
 
-def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
-    """Find requests for CollNet: NCCL usually continues silently, but fails if NCCL_ALGO allows nothing else."""
-    forced = [s for s in facts.user_settings("NCCL_ALGO") if "collnet" in s.value.lower() and "^" not in s.value]
-    requests = [*facts.enabled_settings("NCCL_COLLNET_ENABLE"), *forced]
-    stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
-    refused = [*stuck, *facts.notices("nccl/collnet-unavailable")]
-    searches = [] if facts.plugin("COLLNET", "loaded") else facts.plugin("COLLNET", "probe")
-    searches = searches or ([] if facts.plugin("COLLNET", "loaded") else facts.plugin("NET", "not-found"))
-    connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
-    if refused or (requests and not connected and facts.spans_hosts()):
-        notices = refused or searches[:2]
-        named = {"requests": requests, "stuck": stuck, "likely": not refused and searches, "open": not notices}
-        yield Hit(notices, named, evidence=[*notices[:3], *requests])
-
-
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
 _FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
@@ -662,27 +629,6 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
-
-
-_SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
-"""What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
-
-
-def no_algorithm(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's own line; collnet-unavailable judges requests for CollNet."""
-    failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
-    if failed := [*failed, *facts.errors_of_rule("no-algorithm")]:
-        function = value(failed[0], "function")
-        settings = dict(_SETTING.findall(str(value(failed[0], "settings"))))
-        named = {
-            "function": function,
-            "over": facts.is_over() and not facts.job.failed,
-            "names": " ".join(settings),
-            "words": [f"{name}={setting}" for name, setting in settings.items()],
-            "NCCL_ALGO": "NCCL_ALGO" in settings,
-            "can": function,
-        }
-        yield Hit(failed, named)
 
 
 def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
