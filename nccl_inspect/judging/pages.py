@@ -36,10 +36,11 @@ value in the first statement that has one, ``{all FIELD}`` for its values, ``{co
 statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
 about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
 what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
-NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}``
-stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come
-from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
-empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
+NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes.
+Of settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
+they are and where they come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if
+that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for a step for
+each of its values.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
 It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
@@ -119,7 +120,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 }
 """What names in braces stand for, besides the fields of the statements."""
 PLACEHOLDER = compile_later(
-    r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?(?: of (\w+))?\}"
+    r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source|MB)(?: ([\w -]+))?)?(?: of (\w+))?\}"
 )
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")  # a part of a text that is only kept if something is so
 Thing = Notice | Setting | Evidence | PathKind | Platform
@@ -284,7 +285,9 @@ def fill_in(text: str, hit: Hit) -> str:
         kind, name, form, word, owner = match.groups()
         notices = hit.named.get(owner) if owner else hit.notices
         assert isinstance(notices, list)
-        if form or (not owner and (name in hit.named or name in ("settings", "paths") or name in FIGURES)):
+        if form not in (None, "MB") or (
+            not owner and (name in hit.named or name in ("settings", "paths") or name in FIGURES)
+        ):
             return _value_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(notices), name)
@@ -292,6 +295,7 @@ def fill_in(text: str, hit: Hit) -> str:
             each = [[notice] for notice in notices] if kind else [notices]
             return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in notices if (own := _field(notice, name)) not in (None, "")]
+        given = [f"{max(map(int, given)) / 1e6:.1f} MB"] if form == "MB" and given else given
         return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))

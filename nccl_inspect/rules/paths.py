@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +13,6 @@ from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import Rate
-from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
@@ -204,33 +202,6 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
     named = {"kinds": sorted(kinds), "machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
-
-
-def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
-    """Find warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
-    failed = [
-        *facts.errors_of_rule("shm-segment-failed"),
-        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
-    ]
-    full = [  # no room for a file: up to 2.11 the call that creates the segment reports it
-        one
-        for one in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")
-        if error_of(one) == "No space left on device"
-        and (value(one, "size") is not None or "allocate" in str(value(one, "call")))
-    ]
-    if failed := failed or full:
-        codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
-        size = max((size for notice in failed if (size := value(notice, "size")) is not None), default=0)
-        named = {
-            "size": f"{size / 1e6:.1f}" if size else "",
-            "errors": ", ".join(
-                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {errno.ENOSPC}})
-            ),
-            "full": full or errno.ENOSPC in codes,
-            "reason": full or codes,
-        }
-        yield Hit(failed, named, evidence=[*full, *failed])
 
 
 @once
