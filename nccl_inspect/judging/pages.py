@@ -269,9 +269,10 @@ def _is_running(facts: Facts) -> bool:
 
 
 def _says(one: Thing, texts: str) -> bool:
-    """Return whether a message, the lines of a setting or the words for a path contain one of several texts."""
+    """Return whether a message, the lines of a setting, the words for a path or a name contain one of several texts."""
     lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
-    own = " ".join(line.text for line in lines) or str(getattr(one, "message", getattr(one, "detail", "")))
+    words = next((own for name in ("message", "detail", "name") if (own := getattr(one, name, ""))), "")
+    own = " ".join(line.text for line in lines) or str(words)
     return any(text in own for text in texts.split("¦"))
 
 

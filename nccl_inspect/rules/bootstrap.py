@@ -361,29 +361,6 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
 
 
-def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find what says that processes no longer answer, with the names that it has in its own line or below."""
-    notices = facts.errors_of_rule("task-lost")
-    if facts.is_over():
-        yield Effects(notices)
-        return
-    named = [notice for notice in notices if value(notice, "task") is not None]
-    named += [
-        one
-        for one in facts.notices("frameworks/task-named", "frameworks/task-of-error")
-        if any(
-            line.source == other.source and 0 < other.order - line.order <= 4
-            for notice in notices
-            for line in notice.evidence
-            for other in one.evidence
-        )
-    ]
-    tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
-    if notices:
-        known = {"tasks": list(tasks), "continues": works_below(facts, notices)}
-        yield Hit(notices, known, evidence=first_evidence([*notices[:2], *named]))
-
-
 def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the ranks that did not submit what the others did."""
     ended, stalls = facts.errors_of_rule("horovod-stalled"), facts.notices("frameworks/horovod-stalled")

@@ -49,25 +49,7 @@ def has_no_pairs(facts: Facts) -> bool:
 
 def local_over_net(facts: Facts) -> Selection:
     """Pairs of one host that use only the network, and are identified by more than the order of use."""
-    return facts.paths("intra", "NET").where(
-        lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
-    )
-
-
-def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
-    """Find NET paths between ranks of one host name."""
-    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.doubtful):
-        yield Hit(named={"doubtful": True}, paths=doubtful)
-    if pairs := local_over_net(facts):
-        shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
-        settings = [*disabling_settings(facts), *shm_off]
-        nvlink = facts.platform is not None and bool(facts.platform.nvlink)
-        named = {
-            "set": settings,
-            "without shm": shm_off,
-            "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
-        }
-        yield Hit(named=named, evidence=[*pairs.first_lines()[:3], *settings], paths=pairs)
+    return facts.paths("intra", "NET").where(lambda kind: not (kind.doubtful or kind.has_p2p))
 
 
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
@@ -576,7 +558,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     failed = [*stated, *(call.notice for call in refused)]
     service = facts.errors_of_rule("mnnvl-imex-not-working")
     over_net = facts.paths("inter", "NET")
-    slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))
+    slow = over_net.where(lambda kind: bool(domains) and not kind.has_p2p)
     slow = slow.filter_values(
         ("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains.values())
     )
