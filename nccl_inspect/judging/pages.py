@@ -4,15 +4,14 @@
 each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
 declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements, settings or paths the finding is about, those of the first such line that finds some.
-  ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
+* ``about``: which statements, settings or paths the finding is about, those of all such lines. ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
   such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``:
   ``¦`` separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
   ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
   first ones, ``-1`` the last one.
-* ``beside``: statements that are added to these, and settings that are shown with them, where there are some; ``NAME =
-  …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about.
+* ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
+  are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``).
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
   silent.
@@ -144,7 +143,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
-    "paths": lambda facts, _, words: facts.paths(transport=words[0]),
+    "paths": lambda facts, _, words: facts.paths(transport=words[0] if words else None),
     "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
     "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
 }
@@ -166,6 +165,8 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
+    "caught": lambda facts, notices, _: all(exceptions.is_caught(facts, one) for one in notices),
+    "single": lambda facts, *_: networks.has_no_pairs(facts),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
     "still": lambda facts, notices, _: life.is_still(facts, notices),
     "worked": lambda facts, notices, _: life.works_below(facts, notices),
@@ -205,7 +206,8 @@ CONDITIONS: dict[str, Condition] = {
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
 initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
-certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, or NCCL was ``used`` later.
+certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used`` later, the
+program ``caught`` these exceptions, or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
 is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
@@ -588,15 +590,16 @@ class _Page:
         known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
         beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        paths = hit.paths or beside.paths
         named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
         if "ranks" in self._declared:
             hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
-        if beside.settings:
+        if beside.settings or beside.evidence:
             named |= {"settings": hit.settings or beside.settings}
-            lines = [*hit.paths.first_lines()[:3]] if hit.paths else []
-            hit = hit.with_fields(evidence=[*lines, *beside.notices, *hit.settings, *beside.settings])
-        return hit.with_fields(notices=beside.notices, named=named)
+            shown = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
+            hit = hit.with_fields(evidence=[*shown, *hit.settings, *beside.settings, *(beside.evidence or ())])
+        return hit.with_fields(notices=beside.notices, named=named, paths=paths)
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""

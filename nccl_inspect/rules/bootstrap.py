@@ -153,31 +153,6 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
 
 
-_FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
-
-
-def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find Gloo's messages, the most specific first."""
-    caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
-    missing, refused, others = ([n for n in facts.notices(name) if n not in caught] for name in _FAILED)
-    stated = facts.errors_of_rule("gloo-not-connected")
-    # With communicators, Gloo connected once: it lost a process that ended or hangs for another reason.
-    yield Effects([*caught, *(stated if facts.job.communicators else [])])
-    notices = [*missing, *refused, *others, *([] if facts.job.communicators else stated)]
-    late = facts.notices("torch/barrier-not-passed")
-    if notices:
-        ranks = {rank for notice in notices if (rank := rank_prefix(notice)) is not None}
-        named = {
-            "missing": list(dict.fromkeys(str(value(notice, "interface")) for notice in missing)),
-            "where": list(dict.fromkeys(f"{value(notice, 'address')}:{value(notice, 'port')}" for notice in refused)),
-            # If communicators exist, the exception of an unknown process may have been caught.
-            "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
-        }
-        yield Hit(notices, named, ranks, (), notices)
-    elif late and not facts.job.last_lines:
-        yield Hit(late, {"late": value(late[0], "ranks")}, (), ())
-
-
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     setup = [one.notice for one in networks.listed_interfaces(facts) if one.for_setup and one.is_loopback]

@@ -40,18 +40,6 @@ def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
 
 
-def has_no_pairs(facts: Facts) -> bool:
-    """Return whether the log shows that each host has one rank."""
-    comms = facts.job.communicators
-    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
-    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
-
-
-def local_over_net(facts: Facts) -> Selection:
-    """Pairs of one host that use only the network, and are identified by more than the order of use."""
-    return facts.paths("intra", "NET").where(lambda kind: not (kind.doubtful or kind.has_p2p))
-
-
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
     """Find pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
     machine = facts.platform
@@ -86,7 +74,12 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     elif levels and len(slow) < len(local) and not facts.with_event(P2pRefused):  # other pairs of the machine use P2P
         shown = evidence_of_settings(levels)
         yield found.with_fields(settings=levels, evidence=shown, named={"limit": True})
-    elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
+    elif (
+        settings
+        and not local
+        and not networks.has_no_pairs(facts)
+        and not (facts.platform and facts.platform.p2p is False)
+    ):
         yield Hit(settings=settings)
 
 
@@ -108,24 +101,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
             ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
             evidence=[*refused[:3], *slow.first_lines()[:2]],
-            paths=slow,
-        )
-
-
-def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
-    """Find its effect: local pairs with P2P lose nothing; the others can only use the network."""
-    settings, off = facts.enabled_settings("NCCL_SHM_DISABLE"), disabling_settings(facts)
-    lacks_p2p = bool(off) or bool(facts.platform and facts.platform.p2p is False)
-    if settings and lacks_p2p and not facts.paths("intra") and not has_no_pairs(facts):
-        both = [*settings, *off]
-        yield Hit(settings=settings, named={"both": both, "several": len(both) > 1}, evidence=both)
-    elif settings:
-        slow = local_over_net(facts)
-        yield Hit(
-            settings=settings,
-            named={"slow": bool(slow)},
-            hosts=slow.hosts() or None,
-            evidence=evidence_of_settings(settings),
             paths=slow,
         )
 
@@ -607,38 +582,3 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
         bound = facts.notices("nccl/nvls-bind")
         if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
             yield Hit(last, {"open": True})
-
-
-def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's line on machines with Hopper or newer GPUs behind an NVSwitch, or '0 nvls channels' on request.
-
-    GPUs report a fabric only behind an NVSwitch (2.20 on).
-    """
-    platform, without = facts.platform, facts.notices("nccl/nvls-not-available")
-    local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
-    models = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
-    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in models
-    has_nvswitch = has_model or bool(facts.notices("nccl/mnnvl-fabric"))
-    if local and max(local) < 3:
-        return  # NVLS needs three ranks on a host
-    if without and has_nvswitch:
-        yield Hit(without)
-    elif not without and (has_nvswitch or platform is None or platform.gpu is None):
-        algo = [one for one in facts.user_settings("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
-        asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
-        if asked and (counted := facts.job.without_nvls):
-            yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
-
-
-def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
-    """Find windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
-    if registered := facts.notices("nccl/symmetric-registration-unsupported"):
-        stated = facts.notices("nccl/symmetric-unsupported")
-        lacks = [name for name in ("cumem", "gin", "gdr") if any(value(notice, name) == 0 for notice in stated)]
-        named = {"lacks": lacks, "stated": stated}
-        yield Hit(registered, named, evidence=[*registered, *stated])
-    asked = facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE")
-    asked = [one for one in asked if one.value.lower() not in ("0", "-1", "none")]
-    failed = facts.plugin("GIN", "failed")
-    if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
-        yield Hit(named={"asked": asked}, evidence=[*failed, *asked])
