@@ -4,9 +4,10 @@
 each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
 declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements, settings or paths the finding is about, those of all such lines. ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
-  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``:
-  ``¦`` separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
+* ``about``: which statements, settings or paths the finding is about, those of all such lines. ``errors`` (the default)
+  are those whose productions name the rule; else a word of ``SOURCES`` or some productions, such as
+  ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``: ``¦``
+  separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
   ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
   first ones, ``-1`` the last one.
 * ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
