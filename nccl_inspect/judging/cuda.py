@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -121,9 +121,19 @@ def failures(facts: Facts) -> list[Failure]:
     ]
 
 
+def failed_with(facts: Facts, words: Collection[str]) -> list[Notice]:
+    """Return the calls that failed with one of these codes, in one of the files if some are named with them."""
+    files = tuple(word for word in words if not word.isdigit())
+    return [
+        one.notice for one in failures(facts) if str(one.code) in words and (not files or str(one.file).endswith(files))
+    ]
+
+
 def _caller(facts: Facts, notice: Notice) -> str | None:
     """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
     file = file_of(notice) or None
+    if "(ncclCuMemHostAlloc" in (notice.location or ""):
+        return "transport/shm.cc"  # which alone calls it
     if file.endswith(".h") if file else is_hip(notice):
         for frame in facts.with_event(ErrorCascade, lambda event: event.code == 1):
             caller = str(getattr(frame.event, "file", ""))

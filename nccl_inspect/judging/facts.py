@@ -286,7 +286,8 @@ def ranks_concerned(facts: Facts, notices: Iterable[Notice], *fields: str) -> se
     """Return the ranks that statements are about: those that they name in these fields, else those that made them."""
     ranks: set[int] = set()
     for notice in notices:
-        named = [rank for field in fields if isinstance(rank := value(notice, field), int)]
+        texts = (str(value(notice, field)) for field in fields)  # one, or several: 1, 3
+        named = [int(rank) for text in texts for rank in text.split(", ") if rank.isdecimal()]
         ranks |= members_named(facts, notice, named) or ranks_in([notice])
     return ranks
 

@@ -4,15 +4,15 @@
 each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
 declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements, settings or paths the finding is about, those of the first such line that finds some.
-  ``errors`` (the default) are those whose productions name the rule; else a word of ``SOURCES`` or some productions,
-  such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``:
-  ``¦`` separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
+* ``about``: which statements, settings or paths the finding is about, those of all such lines. ``errors`` (the default)
+  are those whose productions name the rule; else a word of ``SOURCES`` or some productions, such as
+  ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``: ``¦``
+  separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
   ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
   first ones, ``-1`` the last one.
-* ``beside``: statements that are added to these, and settings that are shown with them, where there are some; ``NAME =
-  …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about.
+* ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
+  are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``).
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
   silent.
@@ -36,10 +36,11 @@ value in the first statement that has one, ``{all FIELD}`` for its values, ``{co
 statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
 about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
 what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
-NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}``
-stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come
-from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
-empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
+NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes.
+Of settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
+they are and where they come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if
+that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for a step for
+each of its values.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
 It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
@@ -119,7 +120,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 }
 """What names in braces stand for, besides the fields of the statements."""
 PLACEHOLDER = compile_later(
-    r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?(?: of (\w+))?\}"
+    r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source|MB)(?: ([\w -]+))?)?(?: of (\w+))?\}"
 )
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")  # a part of a text that is only kept if something is so
 Thing = Notice | Setting | Evidence | PathKind | Platform
@@ -138,12 +139,12 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
-    "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
+    "cuda": lambda facts, _, words: cuda.failed_with(facts, words),
     "result": lambda facts, _, codes: exceptions.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
-    "paths": lambda facts, _, words: facts.paths(transport=words[0]),
+    "paths": lambda facts, _, words: facts.paths(transport=words[0] if words else None),
     "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
     "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
 }
@@ -151,8 +152,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
-of its files, and those with a ``result`` that nothing explains.
+those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``frames``
+with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
 ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -165,6 +166,8 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
+    "caught": lambda facts, notices, _: all(exceptions.is_caught(facts, one) for one in notices),
+    "single": lambda facts, *_: networks.has_no_pairs(facts),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
     "still": lambda facts, notices, _: life.is_still(facts, notices),
     "worked": lambda facts, notices, _: life.works_below(facts, notices),
@@ -204,7 +207,8 @@ CONDITIONS: dict[str, Condition] = {
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
 initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
-certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, or NCCL was ``used`` later.
+certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used`` later, the
+program ``caught`` these exceptions, or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
 is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
@@ -268,9 +272,10 @@ def _is_running(facts: Facts) -> bool:
 
 
 def _says(one: Thing, texts: str) -> bool:
-    """Return whether a message, the lines of a setting or the words for a path contain one of several texts."""
+    """Return whether a message, the lines of a setting, the words for a path or a name contain one of several texts."""
     lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
-    own = " ".join(line.text for line in lines) or str(getattr(one, "message", getattr(one, "detail", "")))
+    words = next((own for name in ("message", "detail", "name") if (own := getattr(one, name, ""))), "")
+    own = " ".join(line.text for line in lines) or str(words)
     return any(text in own for text in texts.split("¦"))
 
 
@@ -284,7 +289,9 @@ def fill_in(text: str, hit: Hit) -> str:
         kind, name, form, word, owner = match.groups()
         notices = hit.named.get(owner) if owner else hit.notices
         assert isinstance(notices, list)
-        if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
+        if form not in (None, "MB") or (
+            not owner and (name in hit.named or name in ("settings", "paths") or name in FIGURES)
+        ):
             return _value_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(notices), name)
@@ -292,6 +299,7 @@ def fill_in(text: str, hit: Hit) -> str:
             each = [[notice] for notice in notices] if kind else [notices]
             return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in notices if (own := _field(notice, name)) not in (None, "")]
+        given = [f"{max(map(int, given)) / 1e6:.1f} MB"] if form == "MB" and given else given
         return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
@@ -583,15 +591,16 @@ class _Page:
         known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
         beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        paths = hit.paths or beside.paths
         named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
         if "ranks" in self._declared:
             hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
-        if beside.settings:
+        if beside.settings or beside.evidence:
             named |= {"settings": hit.settings or beside.settings}
-            lines = [*hit.paths.first_lines()[:3]] if hit.paths else []
-            hit = hit.with_fields(evidence=[*lines, *beside.notices, *hit.settings, *beside.settings])
-        return hit.with_fields(notices=beside.notices, named=named)
+            shown = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
+            hit = hit.with_fields(evidence=[*shown, *hit.settings, *beside.settings, *(beside.evidence or ())])
+        return hit.with_fields(notices=beside.notices, named=named, paths=paths)
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""

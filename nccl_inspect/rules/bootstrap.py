@@ -153,31 +153,6 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
 
 
-_FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
-
-
-def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find Gloo's messages, the most specific first."""
-    caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
-    missing, refused, others = ([n for n in facts.notices(name) if n not in caught] for name in _FAILED)
-    stated = facts.errors_of_rule("gloo-not-connected")
-    # With communicators, Gloo connected once: it lost a process that ended or hangs for another reason.
-    yield Effects([*caught, *(stated if facts.job.communicators else [])])
-    notices = [*missing, *refused, *others, *([] if facts.job.communicators else stated)]
-    late = facts.notices("torch/barrier-not-passed")
-    if notices:
-        ranks = {rank for notice in notices if (rank := rank_prefix(notice)) is not None}
-        named = {
-            "missing": list(dict.fromkeys(str(value(notice, "interface")) for notice in missing)),
-            "where": list(dict.fromkeys(f"{value(notice, 'address')}:{value(notice, 'port')}" for notice in refused)),
-            # If communicators exist, the exception of an unknown process may have been caught.
-            "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
-        }
-        yield Hit(notices, named, ranks, (), notices)
-    elif late and not facts.job.last_lines:
-        yield Hit(late, {"late": value(late[0], "ranks")}, (), ())
-
-
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     setup = [one.notice for one in networks.listed_interfaces(facts) if one.for_setup and one.is_loopback]
@@ -373,29 +348,6 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
-
-
-def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find what says that processes no longer answer, with the names that it has in its own line or below."""
-    notices = facts.errors_of_rule("task-lost")
-    if facts.is_over():
-        yield Effects(notices)
-        return
-    named = [notice for notice in notices if value(notice, "task") is not None]
-    named += [
-        one
-        for one in facts.notices("frameworks/task-named", "frameworks/task-of-error")
-        if any(
-            line.source == other.source and 0 < other.order - line.order <= 4
-            for notice in notices
-            for line in notice.evidence
-            for other in one.evidence
-        )
-    ]
-    tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
-    if notices:
-        known = {"tasks": list(tasks), "continues": works_below(facts, notices)}
-        yield Hit(notices, known, evidence=first_evidence([*notices[:2], *named]))
 
 
 def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:

@@ -28,8 +28,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
-    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
-    unshared = [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
+    unshared = facts.notices("nccl/shm-attach-failed", "nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")
     # The interfaces in use, by host, name and address.
     by_host: dict[str, dict[str, dict[str, Interface]]] = {}
     for one in listed_interfaces(facts):

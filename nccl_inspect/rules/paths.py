@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
-from nccl_inspect.judging import cuda, exceptions, impact, networks
+from nccl_inspect.judging import cuda, impact, networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import Rate
-from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import fold_names, list_words, some_names
 
 _ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
@@ -41,36 +38,6 @@ def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
     levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
     return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
-
-
-def has_no_pairs(facts: Facts) -> bool:
-    """Return whether the log shows that each host has one rank."""
-    comms = facts.job.communicators
-    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
-    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
-
-
-def local_over_net(facts: Facts) -> Selection:
-    """Pairs of one host that use only the network, and are identified by more than the order of use."""
-    return facts.paths("intra", "NET").where(
-        lambda kind: not kind.doubtful and not any(also.transport == "P2P" for also in kind.also)
-    )
-
-
-def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
-    """Find NET paths between ranks of one host name."""
-    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.doubtful):
-        yield Hit(named={"doubtful": True}, paths=doubtful)
-    if pairs := local_over_net(facts):
-        shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
-        settings = [*disabling_settings(facts), *shm_off]
-        nvlink = facts.platform is not None and bool(facts.platform.nvlink)
-        named = {
-            "set": settings,
-            "without shm": shm_off,
-            "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
-        }
-        yield Hit(named=named, evidence=[*pairs.first_lines()[:3], *settings], paths=pairs)
 
 
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
@@ -107,7 +74,12 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     elif levels and len(slow) < len(local) and not facts.with_event(P2pRefused):  # other pairs of the machine use P2P
         shown = evidence_of_settings(levels)
         yield found.with_fields(settings=levels, evidence=shown, named={"limit": True})
-    elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
+    elif (
+        settings
+        and not local
+        and not networks.has_no_pairs(facts)
+        and not (facts.platform and facts.platform.p2p is False)
+    ):
         yield Hit(settings=settings)
 
 
@@ -129,41 +101,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
             ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
             evidence=[*refused[:3], *slow.first_lines()[:2]],
-            paths=slow,
-        )
-
-
-def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
-    propagated = exceptions.frames(facts, 1, "transport/shm.cc")  # ncclUnhandledCudaError
-    processes = {process for frame in propagated for process in frame.processes}
-    calls = [
-        *cuda.failed_calls(facts, "transport/shm.cc"),
-        *(
-            call
-            for call in cuda.failed_calls(facts, "include/alloc.h")
-            if processes & set(call.processes) or "(ncclCuMemHostAlloc" in (call.location or "")
-        ),
-    ]
-    failed = [call for call in calls if cuda.code_of(call) in cuda.NO_HOST_MEMORY]
-    if notices := failed or facts.notices("nccl/cumem-host-fallback"):
-        yield Hit(notices)
-
-
-def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
-    """Find its effect: local pairs with P2P lose nothing; the others can only use the network."""
-    settings, off = facts.enabled_settings("NCCL_SHM_DISABLE"), disabling_settings(facts)
-    lacks_p2p = bool(off) or bool(facts.platform and facts.platform.p2p is False)
-    if settings and lacks_p2p and not facts.paths("intra") and not has_no_pairs(facts):
-        both = [*settings, *off]
-        yield Hit(settings=settings, named={"both": both, "several": len(both) > 1}, evidence=both)
-    elif settings:
-        slow = local_over_net(facts)
-        yield Hit(
-            settings=settings,
-            named={"slow": bool(slow)},
-            hosts=slow.hosts() or None,
-            evidence=evidence_of_settings(settings),
             paths=slow,
         )
 
@@ -222,33 +159,6 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
     named = {"kinds": sorted(kinds), "machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
-
-
-def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
-    """Find warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
-    failed = [
-        *facts.errors_of_rule("shm-segment-failed"),
-        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
-    ]
-    full = [  # no room for a file: up to 2.11 the call that creates the segment reports it
-        one
-        for one in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")
-        if error_of(one) == "No space left on device"
-        and (value(one, "size") is not None or "allocate" in str(value(one, "call")))
-    ]
-    if failed := failed or full:
-        codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
-        size = max((size for notice in failed if (size := value(notice, "size")) is not None), default=0)
-        named = {
-            "size": f"{size / 1e6:.1f}" if size else "",
-            "errors": ", ".join(
-                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {errno.ENOSPC}})
-            ),
-            "full": full or errno.ENOSPC in codes,
-            "reason": full or codes,
-        }
-        yield Hit(failed, named, evidence=[*full, *failed])
 
 
 @once
@@ -548,21 +458,6 @@ def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit([], named, settings=settings)
 
 
-def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
-    """Find requests for CollNet: NCCL usually continues silently, but fails if NCCL_ALGO allows nothing else."""
-    forced = [s for s in facts.user_settings("NCCL_ALGO") if "collnet" in s.value.lower() and "^" not in s.value]
-    requests = [*facts.enabled_settings("NCCL_COLLNET_ENABLE"), *forced]
-    stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
-    refused = [*stuck, *facts.notices("nccl/collnet-unavailable")]
-    searches = [] if facts.plugin("COLLNET", "loaded") else facts.plugin("COLLNET", "probe")
-    searches = searches or ([] if facts.plugin("COLLNET", "loaded") else facts.plugin("NET", "not-found"))
-    connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
-    if refused or (requests and not connected and facts.spans_hosts()):
-        notices = refused or searches[:2]
-        named = {"requests": requests, "stuck": stuck, "likely": not refused and searches, "open": not notices}
-        yield Hit(notices, named, evidence=[*notices[:3], *requests])
-
-
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
 _FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
@@ -638,7 +533,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     failed = [*stated, *(call.notice for call in refused)]
     service = facts.errors_of_rule("mnnvl-imex-not-working")
     over_net = facts.paths("inter", "NET")
-    slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))
+    slow = over_net.where(lambda kind: bool(domains) and not kind.has_p2p)
     slow = slow.filter_values(
         ("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains.values())
     )
@@ -664,27 +559,6 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
 
 
-_SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
-"""What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
-
-
-def no_algorithm(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's own line; collnet-unavailable judges requests for CollNet."""
-    failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
-    if failed := [*failed, *facts.errors_of_rule("no-algorithm")]:
-        function = value(failed[0], "function")
-        settings = dict(_SETTING.findall(str(value(failed[0], "settings"))))
-        named = {
-            "function": function,
-            "over": facts.is_over() and not facts.job.failed,
-            "names": " ".join(settings),
-            "words": [f"{name}={setting}" for name, setting in settings.items()],
-            "NCCL_ALGO": "NCCL_ALGO" in settings,
-            "can": function,
-        }
-        yield Hit(failed, named)
-
-
 def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
     """Find failed multicast calls: 2.27 and 2.28 continue without NVLS, other releases stop.
 
@@ -708,38 +582,3 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
         bound = facts.notices("nccl/nvls-bind")
         if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
             yield Hit(last, {"open": True})
-
-
-def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's line on machines with Hopper or newer GPUs behind an NVSwitch, or '0 nvls channels' on request.
-
-    GPUs report a fabric only behind an NVSwitch (2.20 on).
-    """
-    platform, without = facts.platform, facts.notices("nccl/nvls-not-available")
-    local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
-    models = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
-    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in models
-    has_nvswitch = has_model or bool(facts.notices("nccl/mnnvl-fabric"))
-    if local and max(local) < 3:
-        return  # NVLS needs three ranks on a host
-    if without and has_nvswitch:
-        yield Hit(without)
-    elif not without and (has_nvswitch or platform is None or platform.gpu is None):
-        algo = [one for one in facts.user_settings("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
-        asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
-        if asked and (counted := facts.job.without_nvls):
-            yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
-
-
-def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
-    """Find windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
-    if registered := facts.notices("nccl/symmetric-registration-unsupported"):
-        stated = facts.notices("nccl/symmetric-unsupported")
-        lacks = [name for name in ("cumem", "gin", "gdr") if any(value(notice, name) == 0 for notice in stated)]
-        named = {"lacks": lacks, "stated": stated}
-        yield Hit(registered, named, evidence=[*registered, *stated])
-    asked = facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE")
-    asked = [one for one in asked if one.value.lower() not in ("0", "-1", "none")]
-    failed = facts.plugin("GIN", "failed")
-    if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
-        yield Hit(named={"asked": asked}, evidence=[*failed, *asked])

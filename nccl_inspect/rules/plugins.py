@@ -105,36 +105,6 @@ def _is_not_sought(facts: Facts) -> bool:
     return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
 
 
-_TUNED = ("p5", "p6")  # types for which aws-ofi-nccl has tuning data
-
-
-def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the plugin's messages, and a library that was requested but not loaded; no tuner at all is normal.
-
-    NCCL also looks for a tuner in the network plugin's library, and reports if the last search finds none.
-    """
-    failed = facts.errors_of_rule("tuner-plugin-not-loaded")
-    overridden = facts.notices("aws-ofi-nccl/ofi-tuner-overridden")
-    unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
-    requested = [one for one in facts.settings("NCCL_TUNER_PLUGIN") if one.value not in ("none", "")]
-    missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
-    is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
-    has_data = is_tuned and bool(networks.libfabric_paths(facts))
-    probes = facts.plugin("TUNER", "probe")
-    ended = [notice for notice in missed if "tuner instead" in notice.message and notice in probes]
-    is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
-    yield Effects(failed)
-    if notices := failed or overridden or unavailable or (missed if is_missing else ended):
-        named = {
-            "failed": failed,
-            "given": facts.user_settings("NCCL_ALGO", "NCCL_PROTO"),
-            "tuned": any(str(value(notice, "platform")).startswith(_TUNED) for notice in notices),
-            "missing": is_missing,
-            "requested": requested,
-        }
-        yield Hit(notices, named, evidence=[*(requested if is_missing else []), *notices[:3]])
-
-
 def efa_completion_error(facts: Facts) -> Iterator[Hit]:
     """Find codes other than those of a lost peer, which are echoes of peer-death; else the lines around them."""
     failed = [notice for notice in transfers.efa_completions(facts) if not transfers.is_peer_gone(notice)]

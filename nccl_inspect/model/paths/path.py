@@ -93,6 +93,11 @@ class PathKind(Slotted):
     on_fabric: bool = False
     """Whether both GPUs hang on an NVSwitch; only while it is judged."""
 
+    @property
+    def has_p2p(self) -> bool:
+        """Return whether P2P is one of the ways that the pair uses."""
+        return self.transport == "P2P" or any(way.transport == "P2P" for way in self.also)
+
     def ends(self, side: str) -> set[End]:
         """Return what one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
         ends = {link.send if side == "send" else link.receive for link in self.links}
