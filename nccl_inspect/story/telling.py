@@ -239,6 +239,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents += Table(facts, actors, end).incidents()
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
+    is_over |= any(finding.fatal and finding.confidence != _CONFIDENCES[-1] for finding in joined)
     incidents = [one for one in incidents if is_over or _is_failure(one)]
     edges = Edges(actors, incidents)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
