@@ -32,6 +32,7 @@ class Part(Frozen):
     rank: int
     dump: str  # the file that says so
     call: Call | None  # the one it is about; for a rank that did not make it, the last one that it made
+    label: str  # of the group of that call, as the program names it
 
 
 class Link(Frozen):
@@ -130,7 +131,8 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
 
 
 def _part(rank: int, rows: _Rows, call: Call | None) -> Part:
-    return Part(rank, rows[rank].name, call)
+    row = rows[rank]
+    return Part(rank, row.name, call, row.groups[call.group].label if call else "")
 
 
 # Collectives

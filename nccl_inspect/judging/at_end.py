@@ -281,20 +281,6 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
     return "; ".join(parts)
 
 
-def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    """Return the ranks that did not start a communicator although all of them, by the log, finished another one."""
-    if facts.job.rank_space != "global":
-        return set()  # the same number is another process in each communicator
-    done = {
-        rank for other in facts.job.communicators if other is not comm for rank in global_ranks(other, other.completed)
-    }
-    if comm.completed or comm.nranks - len(comm.started) > len(done):
-        return set()
-    absent = set(range(comm.nranks)) - set(comm.started)
-    ranks = global_ranks(comm, absent)
-    return ranks if ranks and len(ranks) == len(absent) and ranks <= done else set()
-
-
 def is_starting_another(facts: Facts) -> bool:
     """Return whether a communicator was started that no rank finished: the hang is in its initialization."""
     begun = (comm for comm in facts.job.communicators if comm.started and not (comm.completed or comm.ended))

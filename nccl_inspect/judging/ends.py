@@ -1,28 +1,22 @@
-"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves.
-
-Where nobody reports an end, the silence of processes and the connections that others lost show who went away.
-"""
+"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import attrgetter
 
-from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import BootstrapInterface, ProcessEnded
+from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.exceptions import RaisedException, Trace, absent_ranks
+from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes, shares_ranks
 from nccl_inspect.judging.remedies import look_up
-from nccl_inspect.judging.statements import EXTERNAL, is_forced, message_of, report_of, value
+from nccl_inspect.judging.statements import EXTERNAL, message_of, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
@@ -44,8 +38,6 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
-_OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
-"""Exceptions with which a task of Ray only reports the end of another process."""
 
 
 class ProcessEnd(Frozen):
@@ -181,7 +173,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         _ends_of_ray(facts),
         _crashes(facts),
         *([end for end in _without_pid(facts) if end.vagueness == grade] for grade in range(3)),
-        [end for end in _spared_ends(facts) if end.is_undecided],
+        _spared_ends(facts),
     )
     ends: list[ProcessEnd] = []
     at: dict[tuple[str, int], int] = {}
@@ -205,15 +197,12 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         trace = next((traces[rank] for rank in ranks if rank in traces), None)
         echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
         last = trace.last if trace else end.raised
-        if not (trace or last or echo) and end.code == EXCEPTION:
+        if not (last or echo):
             echo = _find_failed_start(facts, end)
-        if end.report.exception and not (last or echo or end.report.retries):
+        if end.report.exception and not (last or echo):
             below = exceptions.find_below(facts, end.notice.evidence[0])
             last, echo = (None, below) if below and below.is_loss_of_peer else (below, None)
         ends[place] = end.with_fields(trace=trace, raised=last, echo=echo)
-        if end.report.process == "any" and end.pid is None and len(ranks) == 1:
-            host, pid = find_process(facts, ranks[0])
-            ends[place] = ends[place].with_fields(host=host, pid=pid)
     # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
     return sorted(ends, key=lambda end: (not end.is_loader, end.echo is not None, end.is_nameless, end.begin.place))
 
@@ -330,34 +319,14 @@ def find_node(facts: Facts, notice: Notice) -> str | None:
 
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
-    """Return the processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
-    own = [
-        (notice, raised)
-        for notice, raised in _find_spawned(facts)
-        if report_of(notice).code is not None and not (raised and raised.is_loss_of_peer)
-    ]
+    """Return the processes of torch.multiprocessing.spawn; the only one that it did not have to end is known."""
+    own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
     forced = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
     left = [last for last in facts.job.last_lines if last.process.pid not in forced]
     who: tuple[list[int], str | None, int | None] = ([], None, None)
-    if len(own) == len(left) == len(facts.hosts()) == 1 and forced and left[0].ranks == [value(own[0][0], "index")]:
-        who = left[0].ranks, left[0].process.host, left[0].process.pid  # the one that its launcher did not have to end
-    return [ProcessEnd(*who, report_of(notice).code or 0, notice, raised=raised) for notice, raised in own]
-
-
-@once
-def _find_spawned(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
-    spawned = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
-    return [
-        (notice, exceptions.find_below(facts, notice.evidence[0]) if report_of(notice).exception else None)
-        for notice in spawned
-    ]
-
-
-def loss_exceptions(facts: Facts) -> list[Notice]:
-    """Return exceptions with which processes report that they lost another one."""
-    echoes = exceptions.exceptions_of(facts).echoes
-    own = [trace.begin for trace in echoes if trace.last and not trace.last.is_termination]
-    return [*own, *(notice for notice, raised in _find_spawned(facts) if raised and raised.is_loss_of_peer)]
+    if len(own) == len(left) == len(facts.hosts()) == 1 and forced and left[0].ranks == [value(own[0], "index")]:
+        who = left[0].ranks, left[0].process.host, left[0].process.pid
+    return [ProcessEnd(*who, report_of(notice).code or 0, notice) for notice in own]
 
 
 def _crashes(facts: Facts) -> list[ProcessEnd]:
@@ -408,9 +377,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
         return [unknown]  # MPICH names one of all
     if len(killed) == 1:
         return [_identify(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
-    pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
-    events = map(report_of, killed)
-    left = set(range(world)).difference(*(pids.get(event.ended_pid or 0) or event.ranks for event in events))
+    left = set(range(world)).difference(*(event.ranks for event in map(report_of, killed)))
     in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
     if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
         return [unknown]
@@ -496,9 +463,8 @@ def _killed_first(facts: Facts) -> set[int]:
     by_signal = facts.notices("launchers/slurm-cancelled")
     if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in by_signal):
         return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
-    ends = [notice for notice in facts.errors() if is_forced(notice) and report_of(notice).process != "task"]
-    ends += facts.notices("launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating")
-    first = first_of_each(notice.evidence[0] for notice in [*ends, *by_signal])
+    forced = [*facts.with_role("forced-end"), *facts.notices("launchers/slurm-first-exit")]
+    first = first_of_each(notice.evidence[0] for notice in forced)
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
     earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
     killed = {task for notice in earliest[:_MOST] for task in _tasks_in(notice)}
@@ -511,27 +477,41 @@ def _killed_first(facts: Facts) -> set[int]:
 
 @once
 def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
-    """Return the workers that ended a job of Ray, each rank once: by the driver, or by Ray Train's decision."""
-    given_up = facts.with_event(ProcessEnded, lambda event: event.process == "training")
-    by_driver = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "driver")
+    """Return the workers that ended a job whose launcher may start them anew, if it gave up for good."""
+    given_up = facts.with_event(ProcessEnded, lambda event: event.retries and event.process == "training")
+    by_driver = facts.with_event(ProcessEnded, lambda event: event.retries and event.reporter == "driver")
+    workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process != "training" and e.reporter != "driver")
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
     own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
-    is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not facts.notices(_RETRY)
-    if not (facts.notices(_RAISE) or is_raised):
+    raises, retries = _lines(facts.notices(_RAISE)), _lines(facts.notices(_RETRY))
+    is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not retries
+    if not (raises or is_raised):
         return []
-    retries = _lines(facts.notices(_RETRY))
-    deaths = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
-    lost = [_identify(facts, one, report_of(one).code or 0) for one in deaths if _not_before(one.evidence, retries)]
-    snippets = _snippets(facts)
-    unhealthy = [
-        ProcessEnd(list(ranks), None, None, 0, notice)
-        for ranks, (notice, _) in snippets.items()
-        if report_of(notice).how == _UNHEALTHY
-    ]
-    if len(lost) == len(unhealthy) == 1 and not lost[0].ranks:  # a pid and a rank: a single one of each is the same
-        lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
-    found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
+    lost, told, empty = list[ProcessEnd](), list[ProcessEnd](), list[ProcessEnd]()
+    for notice in workers:
+        event = report_of(notice)
+        if value(notice, "lost") is not None:
+            continue  # a task that lost another process
+        is_lost = event.how is not None or not event.exception
+        # What was decided stands above the exceptions, and below the words of the raylet.
+        borders = raises if event.exception else retries
+        lines = [line for line in notice.evidence if not any(is_before(line, border) for border in borders)]
+        texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
+        who = [([rank], *(find_process(facts, rank) if texts else (None, None))) for rank in event.ranks]
+        who = who or [(*_look_up_pid(facts, event.ended_pid), event.ended_pid)]
+        code = (event.code or 0) if is_lost else EXCEPTION
+        ends = [ProcessEnd(*process, code, notice) for process in who] if lines else []
+        if is_lost:
+            lost += ends
+        elif not texts:
+            empty += ends
+        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
+            told += [end.with_fields(**{"echo" if texts[0].is_loss_of_peer else "raised": texts[0]}) for end in ends]
+    ranks, by_pid = {tuple(end.ranks) for end in lost if end.ranks}, [end for end in lost if not end.ranks]
+    if len(ranks) == len(by_pid) == 1:  # a single one of each is the same process
+        lost = [by_pid[0].with_fields(ranks=[*min(ranks)])]
+    found = [*lost, *(told or empty)]
     found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
     nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, look_up("@END_TRAINING")) for one in given_up)]
     return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
@@ -547,62 +527,8 @@ def is_of_task(event: ProcessEnded) -> bool:
     return event.retries and event.exception and event.ended_pid is not None
 
 
-def _is_death(event: ProcessEnded) -> bool:
-    return event.retries and not event.exception and event.process != "training"
-
-
 def _lines(notices: Iterable[Notice]) -> list[Evidence]:
     return [line for notice in notices for line in notice.evidence]
-
-
-def _not_before(lines: Iterable[Evidence], borders: Iterable[Evidence]) -> list[Evidence]:
-    borders = list(borders)
-    return [line for line in lines if not any(is_before(line, border) for border in borders)]
-
-
-def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence]]]:
-    """Return Ray Train's reports of the end of ranks, without attempts that it retried."""
-    raises = _lines(facts.notices(_RAISE))
-    by_ranks: dict[tuple[int, ...], tuple[Notice, list[Evidence]]] = {}
-    for notice in facts.with_event(ProcessEnded, lambda one: one.retries and one.exception and bool(one.ranks)):
-        if lines := _not_before(notice.evidence, raises):
-            by_ranks.setdefault(report_of(notice).ranks, (notice, []))[1].extend(lines)
-    return by_ranks
-
-
-def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
-    ends: list[ProcessEnd] = []
-    empty: list[ProcessEnd] = []
-    for ranks, (notice, lines) in snippets.items():
-        # If Ray drops lines of the controller, the driver still prints them.
-        texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
-        if not texts:
-            empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
-        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
-            ends += [_by(texts[0], ([rank], *find_process(facts, rank)), notice) for rank in ranks]
-    return ends or empty
-
-
-def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessEnd]:
-    """Yield the processes of tasks and actors with their exceptions: below the last line that passes them on."""
-    tasks = list(tasks)
-    last = {line.source: line.order for line in sorted((task.evidence[0] for task in tasks), key=attrgetter("order"))}
-    seen: set[int | None] = set()
-    for notice in tasks:
-        line, pid = notice.evidence[0], report_of(notice).ended_pid
-        raised = exceptions.find_below(facts, line)
-        is_passed_on = raised is None and line.order < last[line.source]
-        if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
-            continue
-        if pid not in seen:
-            raised = raised or RaisedException(str(value(notice, "exception")), line)
-            yield _by(raised, (*_look_up_pid(facts, pid), pid), notice)
-        seen.add(pid)
-
-
-def _by(raised: RaisedException, process: tuple[list[int], str | None, int | None], notice: Notice) -> ProcessEnd:
-    end = ProcessEnd(*process, EXCEPTION, notice)
-    return end.with_fields(echo=raised) if raised.is_loss_of_peer else end.with_fields(raised=raised)
 
 
 # Who they are
@@ -693,167 +619,3 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
     ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
-
-
-# Which ranks went away, from the silence of processes and the addresses of lost connections
-
-_NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
-_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")  # plausible addresses and names: some releases print garbage there
-_NAME_RANKS = {
-    "nccl/proxy-operation-failed": "peer_rank",
-    "nccl/proxy-call-failed": "rank",
-    "nccl/uds-call-failed": "peer_rank",
-    "nccl/mem-manager-peer": "rank",
-}
-"""Statements of survivors about an unresponsive rank, with the field that names it."""
-_NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
-
-
-class Silence(Frozen):
-    """The ranks that may have gone away, by elimination."""
-
-    gone: list[LastLine]  # the processes that did: a single one is certain; of several, one or all did
-    candidates: list[int]  # ranks of which one did, if no more is known
-    has_aborted: bool = False  # whether these gave up a communicator, before any other lost a connection
-    has_left: bool = False  # whether these ended a communicator in order, while others still worked in it
-
-
-def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
-    """Return which ranks went away: those without a line after the first echo, and those that the survivors point at.
-
-    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
-    hosts to which connections were lost distinguish them.
-    """
-    if facts.job.excerpt:
-        return Silence([], [])  # the last line of a process may have been left out
-    if not absent_ranks(facts) and (aborted := find_early_aborts(facts, echoes)):
-        return Silence(aborted, [], has_aborted=True)
-    if left := _find_early_leavers(facts, echoes):
-        return Silence(left, [], has_left=True)
-    # Several communicators may have a rank 0 on different hosts.
-    finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
-    ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
-    present = _present(facts, echoes)
-    silent = [
-        last
-        for last in facts.job.last_lines
-        if last.ranks
-        and last.process not in present
-        and all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
-    ]
-    hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
-    left = [last for last in silent if not hosts or last.process.host in hosts]
-    left = [last for last in left if named.intersection(last.ranks)] or left
-    if ended or (len(left) == 1 and named.intersection(left[0].ranks)):
-        return Silence(left, [])
-    comms = facts.job.communicators
-    missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
-    if len(left) == 1 and not missing:  # else the silence of another rank proves nothing
-        return Silence(left, [])
-    if missing and peers_lost(echoes) and not hosts:
-        left = []  # connections to a host that is not in the log were lost
-    return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
-
-
-def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
-    """Return the processes that aborted a communicator before the first echo of their source, where they are few.
-
-    An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
-    """
-    first = first_of_each(line for notice in echoes for line in notice.evidence)
-    begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
-    lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
-    early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
-    found = [last for last in facts.job.last_lines if last.process in early]
-    return found if len(found) * 2 <= len(facts.job.last_lines) else []
-
-
-def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
-    """Return the processes that ended a communicator in order of which all other members lost a connection in a call.
-
-    They made fewer calls than those. Where most left, one made more; an exception explains more.
-    """
-    raised = exceptions.exceptions_of(facts)
-    if raised.traces or raised.loose or not facts.with_role("watchdog-status"):
-        return []
-    lost = {process for notice in echoes for process in notice.processes}
-    lost -= {process for notice in facts.notices("nccl/comm-end-steps") for process in notice.processes}
-    left: set[Process] = set()
-    works: set[Process] = set()  # in any communicator
-    for comm in facts.job.communicators:
-        gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
-        still = {begin.process for begin in comm.begins} - gone
-        is_whole = len(comm.begins) == comm.nranks
-        if is_whole and still and still <= lost and 2 * len(gone) <= comm.nranks:
-            left |= gone
-        works |= still
-    left -= works | lost
-    return [last for last in facts.job.last_lines if last.process in left and last.ranks]
-
-
-def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
-    """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
-
-    For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
-    also have been concatenated.
-    """
-    echoes = list(echoes)
-    said = [*echoes, *facts.with_role("completion-error")]
-    present: set[object] = {process for notice in said for process in notice.processes}
-    first = _first_lines(echoes)
-    of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
-    begins = _first_lines(facts.job.notices) if echoes else {}
-    for last in facts.job.last_lines:
-        place = last.source, last.process.host
-        other = of_source.get(last.source)
-        if place in first:
-            is_later = last.order > first[place]
-        else:
-            is_later = other is not None and last.order > other and begins.get(place, other) < other
-        present |= {last.process} if is_later else set()
-    return present
-
-
-def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
-    first: dict[tuple[str, str], int] = {}
-    for notice in notices:
-        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
-            key = line.source, process.host
-            first[key] = min(line.order, first.get(key, line.order))
-    return first
-
-
-def _named_ranks(facts: Facts) -> set[int]:
-    """Return the ranks that helper threads and proxies of others name as gone or failed."""
-    named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
-    places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    for notice in closed_by_others(facts):
-        named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
-    return {rank for rank in named if rank is not None}
-
-
-def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
-    """Return the hosts to which connections were lost, if all are known by address or name."""
-    by_address = {host.name: {host.name} for host in facts.job.hosts}
-    for notice in facts.with_event(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
-    lost = peers_lost(echoes)
-    return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
-
-
-def peers_lost(echoes: list[Notice]) -> list[str]:
-    """Return the addresses or names to which connections were lost."""
-    peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
-    names = {str(peer).partition("<")[0] for peer in peers if peer}
-    return sorted(name for name in names if _ADDRESS.fullmatch(name))
-
-
-def closed_by_others(facts: Facts) -> list[Notice]:
-    """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
-    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    return [
-        notice
-        for notice in facts.notices(*_NAME_LOCAL_RANKS)
-        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
-    ]

@@ -487,16 +487,10 @@ def list_frames(parts: Sequence[Part]) -> str:
     return list_words([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
 
 
-def label(facts: Facts, part: Part) -> str:
-    """Return the group of a call as the program calls it."""
-    call, dumps = part.call, (dump for dump in dumps_of(facts) if dump.name == part.dump)
-    return next((dump.groups[call.group].label for dump in dumps if call), "")
-
-
-def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
+def lines(parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
     """Yield the calls as lines of evidence; the number is that of the call on its rank."""
     for part in parts[:limit]:
         if call := part.call:
             place = f", {call.frame}" if call.frame else ""
-            text = f"rank {part.rank}: work {call.seq} of group {label(facts, part)}: {describe_call(call)}"
+            text = f"rank {part.rank}: work {call.seq} of group {part.label}: {describe_call(call)}"
             yield Evidence(part.dump, call.order, f"{text}, {call.state}{place}")

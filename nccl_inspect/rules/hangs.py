@@ -38,9 +38,10 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes without a communicator yet may be the absent ranks
-        if facts.paths_of(comm) or at_end.absent_elsewhere(facts, comm):
-            continue
         absent, mute = set(range(comm.nranks)) - set(comm.started), silent_workers(facts)
+        is_here = facts.job.rank_space == "global" and not global_ranks(comm, absent).isdisjoint(facts.job.ranks_seen)
+        if is_here or facts.paths_of(comm):
+            continue  # they have lines, in other communicators
         pids = mute if len(mute) == len(absent) else []
         is_whole = len(comm.hosts) > 1 and at_end.shows_beginning(facts, comm)
         named: dict[str, object] = {"absent": absent, "size": comm.nranks, "one": len(absent) == 1}
@@ -92,21 +93,19 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
                 touching = paths.filter_values(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
-        elsewhere = at_end.absent_elsewhere(facts, comm)
         absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
         named: dict[str, object] = {
             "comm": comm.id,
             "size": count(comm.nranks, "rank"),
-            "waiting": ranks if elsewhere else waiting,
-            "elsewhere": elsewhere,
+            "waiting": waiting,
             "absent": absent,
-            "late": ranks_word(elsewhere) if elsewhere else f"{ranks_word(absent)} of {comm.nranks}",
+            "late": f"{ranks_word(absent)} of {comm.nranks}",
         }
         if facts.job.ended_by or at_end.is_stuck(facts):
-            yield _stuck(facts, comm, named, elsewhere or ranks)
+            yield _stuck(facts, comm, named, ranks)
         else:
             evidence = at_end.evidence(facts) or comm.evidence[:2]
-            yield _cut(facts, "cut", elsewhere or ranks, evidence, named=named)
+            yield _cut(facts, "cut", ranks, evidence, named=named)
         return  # what follows the first stuck communicator waits for it
 
 
@@ -125,12 +124,11 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
     state = ""
     if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
         state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
-    unnumbered = None in comm.ranks and not named["elsewhere"]
     return Hit(
         named=named
         | {
             "state": state,
-            "missing": "" if named["elsewhere"] or not never else ranks_word(never) + f" of {comm.id}" * unnumbered,
+            "missing": ranks_word(never) + f" of {comm.id}" * (None in comm.ranks) if never else "",
             "suspicion": at_end.suspicion(facts),
             "suspects": at_end.suspects(facts),
             "phases": at_end.phases(facts, comm),
@@ -139,7 +137,7 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
             "releases": len(job.nccl_versions) > 1,
         },
         ranks=ranks,
-        hosts=[host.name for host in job.hosts if ranks & set(host.ranks)] if named["elsewhere"] else comm.hosts,
+        hosts=comm.hosts,
         evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
         open_end=not job.ended_by,
     )
@@ -342,7 +340,7 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
                     "usual": watchdog.ranks_of(standstill.waiting),
                 },
                 ranks=ranks,
-                evidence=_lines_of_both(facts, standstill),
+                evidence=_lines_of_both(standstill),
             )
         return
     sizes = facts.with_role("size-mismatch")
@@ -382,10 +380,10 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _lines_of_both(facts: Facts, still: Standstill, most: int = 2) -> list[Evidence]:
+def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
     """Return lines of those that hold the others up, and of those that wait."""
-    culprits = watchdog.lines(facts, still.culprits, most)
-    return [*culprits, *watchdog.lines(facts, still.waiting, 2)]
+    culprits = watchdog.lines(still.culprits, most)
+    return [*culprits, *watchdog.lines(still.waiting, 2)]
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
@@ -468,16 +466,16 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
                 "made": still.made or "none",
                 "waits": [
                     f"rank {part.rank} waits for rank {after.rank} in "
-                    f"{watchdog.operation(part.call.operation)} of group {watchdog.label(facts, part)}"
+                    f"{watchdog.operation(part.call.operation)} of group {part.label}"
                     for part, after in pairwise([*ring, *ring[:1]])
                     if part.call
                 ],
                 "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
             ranks=who,
-            evidence=list(watchdog.lines(facts, still.culprits, 4))
+            evidence=list(watchdog.lines(still.culprits, 4))
             if still.kind == CYCLE
-            else _lines_of_both(facts, still, 3 if is_stuck else 2),
+            else _lines_of_both(still, 3 if is_stuck else 2),
             confidence=watchdog.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
 

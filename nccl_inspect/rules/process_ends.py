@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import at_end, check, cuda, ends, exceptions
+from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, silence
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
-from nccl_inspect.judging.ends import ProcessEnd, Silence
+from nccl_inspect.judging.ends import ProcessEnd
 from nccl_inspect.judging.evidence import kernel_log, workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
-from nccl_inspect.judging.statements import EXTERNAL, FLUSHED, is_forced, is_propagated_error, message_of, report_of
-from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
+from nccl_inspect.judging.silence import Silence
+from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
@@ -30,18 +30,13 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
 
 
-_UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
-"""Errors of transfers over a working connection that no process closed: a lost machine does not."""
-_RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
-"""Errors of a call that failed only because the other side is gone."""
 _POD = "launchers/kubernetes-pod-killed"  # a row that may be of any pod of the cluster
 _MOST_SHOWN = 4  # the most echoes to show beside the last line of the lost rank
 
 
 def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
-    closed, lost = _closed_connections(facts), ends.loss_exceptions(facts)
-    echoes = [*closed, *echoes_of_another(facts), *facts.completions(FLUSHED)]
+    lost, echoes = silence.loss_exceptions(facts), [*silence.closed_connections(facts), *silence.given_up(facts)]
     by_slurm = [notice for notice in ends.task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
     departed = ends.process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
@@ -85,31 +80,16 @@ def _name_state(facts: Facts, failed: Sequence[Evidence]) -> dict[str, object]:
     return {"over": facts.is_over(), "restarts": is_restarted}
 
 
-def _closed_connections(facts: Facts) -> list[Notice]:
-    """Return connections to ranks or the store that closed for no known reason."""
-    failed = facts.notices("nccl/socket-recv-failed")
-    resets = [notice for notice in failed if any(words in notice.message for words in _RESETS)]
-    closed = [*facts.notices("nccl/socket-closed-by-peer"), *resets, *lost_peers(facts)]
-    closed += exceptions.remote(facts)
-    if facts.job.communicators and not any(comm.ended for comm in facts.job.communicators):
-        closed += facts.notices("torch/store-lost")  # torchrun lost the agent with the store
-    # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
-    helpers = tuple(one.evidence[0].text.partition(" ")[0] for one in facts.notices("nccl/remote-allocator-failed"))
-    return [notice for notice in closed if notice.evidence[0].text.partition(" ")[0] not in helpers]
-
-
 _TELLS_EXIT = (2, 28, 7), (2, 30)
 """The first release that prints at exit that it closes its plugin for settings, and the first that no longer does."""
 
 
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
-    local = ends.closed_by_others(facts)
-    closed = [*_closed_connections(facts), *ends.loss_exceptions(facts)]
-    given_up = [*echoes_of_another(facts), *facts.completions(FLUSHED)]
-    if not (closed or given_up or local):
+    notices, closed = silence.echoes_of(facts), [*silence.closed_connections(facts), *silence.loss_exceptions(facts)]
+    if not notices:
         yield from _find_loose(facts)
-        if not facts.is_over() and (aborted := ends.find_early_aborts(facts, [])):
+        if not facts.is_over() and (aborted := silence.find_early_aborts(facts)):
             ranks = {rank for last in aborted for rank in last.ranks}
             lines = [line for last in aborted if (line := last.evidence)]
             yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
@@ -117,13 +97,12 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     if facts.is_over():  # every rank finalized its communicators: connections close then
         yield from _find_loose(facts)
         return
-    notices = [*closed, *given_up, *local]
-    silence = ends.silence_of(facts, notices)
+    left = silence.silence_of(facts)
     is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
-    if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
-        yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
-    elif not facts.with_event(ProcessEnded) and _skipped_exit(facts, silence.gone):
-        loss = _find_loss(facts, silence, notices, sure=False)
+    if closed or silence.given_up(facts) or (left.gone and is_aborted):  # local connections close at every exit
+        yield _find_loss(facts, left, notices, sure=bool(closed) or len(left.gone) == 1)
+    elif not facts.with_event(ProcessEnded) and _skipped_exit(facts, left.gone):
+        loss = _find_loss(facts, left, notices, sure=False)
         yield loss.with_fields(named={**loss.named, "unannounced": True})
 
 
@@ -303,13 +282,13 @@ def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
     return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
 
 
-def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Hit:
+def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool) -> Hit:
     """Return the rank that went away without a report of its end, as closely as the log shows it."""
-    seen, candidates = set(facts.job.ranks_seen), set(silence.candidates)
-    world, first = facts.job.world_size or 0, silence.gone[0] if silence.gone else None
-    gone = {rank for last in silence.gone for rank in last.ranks}
+    seen, candidates = set(facts.job.ranks_seen), set(left.candidates)
+    world, first = facts.job.world_size or 0, left.gone[0] if left.gone else None
+    gone = {rank for last in left.gone for rank in last.ranks}
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
-    possible = candidates if not silence.gone and 1 < len(candidates) <= world / 2 else set[int]()
+    possible = candidates if not left.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
     known = at_end.homes(facts) if named.isdisjoint(seen) else {}
     homes = [known[rank] for rank in named if rank in known]
@@ -322,15 +301,15 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
     return Hit(
         named={
-            "gone": gone if silence.gone else "",
-            "aborted": silence.has_aborted,
-            "left": silence.has_left,
+            "gone": gone if left.gone else "",
+            "aborted": left.has_aborted,
+            "left": left.has_left,
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
-            "peers": list_words(ends.peers_lost(echoes)),
+            "peers": list_words(silence.peers_lost(echoes)),
             "absent": absent,
             "possible": possible,
-            "candidates": ranges(silence.candidates) if candidates else "",
+            "candidates": ranges(left.candidates) if candidates else "",
             "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
             "process": process,
             "line": first.line if first else "",
@@ -340,16 +319,16 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
             "few": 1 < len(candidates) < world,
             "whole": is_whole,
-            "many": len(silence.gone) > 1,
+            "many": len(left.gone) > 1,
             "possible here": possible and not possible.isdisjoint(seen),
-            "unanswered": all(any(words in notice.message for words in _UNANSWERED) for notice in echoes),
+            "unanswered": all(any(words in notice.message for words in silence.UNANSWERED) for notice in echoes),
             "echo of one here": possible and possible <= seen,
         },
         ranks=gone or absent or possible or victims,
-        hosts={last.process[0] for last in silence.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
+        hosts={last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
         evidence=[
             *check.first_evidence(echoes)[:_MOST_SHOWN],
-            *(last.evidence for last in silence.gone[:1] if last.evidence),
+            *(last.evidence for last in left.gone[:1] if last.evidence),
         ],
         confidence="likely" if sure else "possible",
     )

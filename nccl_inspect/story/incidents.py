@@ -13,7 +13,6 @@ from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions, life
 from nccl_inspect.judging.ends import (
     LOST,
-    closed_by_others,
     find_kills_of_all,
     is_last,
     is_unlabelled,
@@ -25,6 +24,7 @@ from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.silence import closed_by_others
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.judging.watchdog import statuses, waits
 from nccl_inspect.model.evidence import Evidence

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,6 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word
 
@@ -51,7 +49,8 @@ if TYPE_CHECKING:  # most logs have no calls
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
-_MOST_IN_RING = 16
+_LATE = 1 << 60
+"""Lines of a log, or more."""
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _FEW = 4
@@ -135,7 +134,7 @@ class Table:
     def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
         """Return the line of a dump, else of the log, that shows a standstill."""
         parts = [part for part in (*still.culprits, *still.waiting) if part.dump in names]
-        own = next(iter(words.lines(self.facts, parts, 1)), None)
+        own = next(iter(words.lines(parts, 1)), None)
         return own or next((w.notice.evidence[0] for w in waits(self.facts) if w.seq == still.seq), None)
 
     def _judge_dumps(self, still: Standstill, line: Evidence | None) -> Incident | None:
@@ -164,10 +163,9 @@ class Table:
         unseen = self._unseen - without_output(self.facts) if of_unseen else self._unseen
         if is_two_sided or unseen or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
-        named = set(still.odd) or culprits
-        return blame(_KINDS[still.kind], named, self._sentence(still, named), line)
+        return blame(_KINDS[still.kind], culprits, self._sentence(still, culprits), line)
 
-    def _judge_waits(self, stills: Iterable[Standstill]) -> Incident | None:
+    def _judge_waits(self, stills: Sequence[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
         if not self._waits:
             return None
@@ -193,7 +191,7 @@ class Table:
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
                 return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
-        return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
+        return self._judge_rings(stills, line) or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
         """Return the members that did not time out, of the pair or the only communicator in which others wait."""
@@ -207,31 +205,22 @@ class Table:
         text = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
         return blame("never-called", absent, text, line)
 
-    def _judge_rings(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
-        """Return ranks that wait for each other: those that are in every ring."""
-        calls = []
-        for name, group in self._groups(by_group):
-            some = by_group[name]
-            here = frozenset(wait.rank for wait in some if wait.rank is not None)
-            calls.append(_Call(some[0], here, frozenset(group.ranks) - here, bool(group.ranks)))
-        elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
-        calls = [  # one in which all ranks are waits for those that wait elsewhere as well
-            call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
-            if call.is_known and not call.absent
-            else call
-            for call in calls
-        ]
-        ring = _ring(calls, None)
-        core = {rank for rank in ring if not _ring(calls, rank)} if len(ring) <= _MOST_IN_RING else set[int]()
-        if not core:
-            return None  # there are several rings, and nothing says which was the first
-        held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
-        links = list_words([call.description for call in held], limit=3)
-        if len(core) == 1:
-            text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
-            return blame("never-called", core, text, line)
-        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {look_up('@DISORDER')}"
-        return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
+    def _judge_rings(self, stills: Iterable[Standstill], line: Evidence) -> Incident | None:
+        """Return ranks that wait for each other."""
+        for still in stills:
+            if still.kind == artifacts.CYCLE:
+                core, ring = words.ranks_of(still.culprits), [*still.culprits, still.culprits[0]]
+                links = [
+                    f"rank {part.rank} waits for rank {after.rank} in work {part.call.seq} of group {part.label}"
+                    for part, after in pairwise(ring)
+                    if part.call
+                ]
+                text = (
+                    f"it likely began with {ranks_word(core)}, which wait for each other: "
+                    f"{list_words(links, limit=3)}. {look_up('@DISORDER')}"
+                )
+                return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
+        return None
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
@@ -346,6 +335,13 @@ class Table:
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
         by_rank = group_values(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
+        # A rank that waits in several calls is in one in which others are missing: in the rest it came before them.
+        busy = {(name, rank) for (name, rank), (number, completed) in last.items() if number > completed >= 0}
+        full = {
+            name
+            for name, group in groups.items()
+            if all((name, rank) in by_rank or (name, rank) in busy for rank in group.ranks)
+        }
         rows: dict[int, Dump] = {}
         groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
         for rank in groups_of.keys() & self.actors.printing - known:
@@ -356,11 +352,11 @@ class Table:
                 mine = by_rank.get((name, rank), [])
                 enqueued, completed = last.get((name, rank), (-1, -1))
                 calls = row.calls.setdefault(members.name, [])
-                calls += [_call(members.name, wait, wait.seq) for wait in mine]
+                calls += [_call(members.name, wait, wait.seq, is_late=name in full) for wait in mine]
                 is_past = latest[name] > completed + 1  # others completed that call
                 if not mine and not is_past and enqueued > completed >= 0:
                     others = (wait for wait in by_group[name] if wait.seq == completed + 1)
-                    calls.append(_call(members.name, next(others, None), completed + 1))
+                    calls.append(_call(members.name, next(others, None), completed + 1, is_late=name in full))
                 row.enqueued[members.name] = max([enqueued, *(wait.seq for wait in mine)])
             rows[rank] = row
         return rows
@@ -490,37 +486,6 @@ def _waited_for_id(notice: Notice) -> bool:
     return notice.production == "torch/unique-id-failed" and "timeout" in str(value(notice, "error")).lower()
 
 
-class _Call(Frozen):
-    """A call in which ranks wait."""
-
-    wait: Wait
-    waiting: frozenset[int]
-    absent: frozenset[int]
-    """Ranks of the group that do not wait in it; empty where the group is not known."""
-    is_known: bool
-    """Whether its group is."""
-
-    @property
-    def description(self) -> str:
-        who = ranks_word(self.waiting)
-        what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
-        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
-
-
-def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
-    """Return ranks that wait for each other in a ring, leaving one rank out of account."""
-    graph: dict[object, set[object]] = {}
-    for number, call in enumerate(calls):
-        graph[f"call {number}"] = set(call.absent - {without})
-        for rank in call.waiting - {without}:
-            graph.setdefault(rank, set()).add(f"call {number}")
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return sorted({entry for entry in error.args[1] if isinstance(entry, int)})
-    return []
-
-
 def _collectives_by_group(waiting: Iterable[Wait]) -> dict[str, list[Wait]]:
     """Return the collectives in which ranks wait, by process group."""
     own = (wait for wait in waiting if wait.rank is not None and wait.operation not in PAIRWISE)
@@ -537,13 +502,14 @@ _KINDS = {
 }
 
 
-def _call(group: str, wait: Wait | None, seq: int) -> Call:
+def _call(group: str, wait: Wait | None, seq: int, *, is_late: bool = False) -> Call:
     """Return the row of a rank in a call, as its watchdog reports it."""
     from nccl_inspect.artifacts.flight_recorder import Call
 
     operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
     sizes = (wait.numel,) if wait and wait.numel is not None else ()
-    return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
+    place = (wait.notice.place if wait else 0) + is_late * _LATE
+    return Call(group, place, seq, operation, "started", False, sizes, (), (), 0, "")
 
 
 @once

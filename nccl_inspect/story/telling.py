@@ -8,11 +8,11 @@ from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.ends import closed_by_others, silence_of
 from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import look_up
+from nccl_inspect.judging.silence import silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
@@ -279,8 +279,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # they waited before they lost anybody
     if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
         return None  # connections of helper threads close at every end
-    lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
-    silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
+    silence = silence_of(facts)
     gone = {actors.actor_by_process(last.process) for last in silence.gone}
     said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}

@@ -1,0 +1,225 @@
+"""Which ranks went away where nobody reports it, by the silence of processes and the connections that others lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.exceptions import absent_ranks
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
+from nccl_inspect.judging.statements import FLUSHED, value
+from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.records import Frozen
+
+UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
+"""Errors of transfers over a working connection that no process closed: a lost machine does not."""
+_RESETS = ("reset by peer", "Broken pipe", *UNANSWERED)
+"""Errors of a call that failed only because the other side is gone."""
+_NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
+_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")  # plausible addresses and names: some releases print garbage there
+_NAME_RANKS = {
+    "nccl/proxy-operation-failed": "peer_rank",
+    "nccl/proxy-call-failed": "rank",
+    "nccl/uds-call-failed": "peer_rank",
+    "nccl/mem-manager-peer": "rank",
+}
+"""Statements of survivors about an unresponsive rank, with the field that names it."""
+_NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
+
+
+# What shows that others are gone
+
+
+@once
+def closed_connections(facts: Facts) -> list[Notice]:
+    """Return connections to ranks or the store that closed for no known reason."""
+    failed = facts.notices("nccl/socket-recv-failed")
+    resets = [notice for notice in failed if any(words in notice.message for words in _RESETS)]
+    closed = [*facts.notices("nccl/socket-closed-by-peer"), *resets, *lost_peers(facts)]
+    closed += exceptions.remote(facts)
+    if facts.job.communicators and not any(comm.ended for comm in facts.job.communicators):
+        closed += facts.notices("torch/store-lost")  # torchrun lost the agent with the store
+    # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
+    helpers = tuple(one.evidence[0].text.partition(" ")[0] for one in facts.notices("nccl/remote-allocator-failed"))
+    return [notice for notice in closed if notice.evidence[0].text.partition(" ")[0] not in helpers]
+
+
+def loss_exceptions(facts: Facts) -> list[Notice]:
+    """Return exceptions with which processes report that they lost another one."""
+    echoes = exceptions.exceptions_of(facts).echoes
+    return [trace.begin for trace in echoes if trace.last and not trace.last.is_termination]
+
+
+@once
+def given_up(facts: Facts) -> list[Notice]:
+    """Return transfers that failed because of another process."""
+    return [*echoes_of_another(facts), *facts.completions(FLUSHED)]
+
+
+@once
+def echoes_of(facts: Facts) -> list[Notice]:
+    """Return all that shows that another process is gone."""
+    closed = [*closed_connections(facts), *loss_exceptions(facts)]
+    return [*closed, *given_up(facts), *closed_by_others(facts)]
+
+
+# Who is gone
+
+
+class Silence(Frozen):
+    """The ranks that may have gone away, by elimination."""
+
+    gone: list[LastLine]  # the processes that did: a single one is certain; of several, one or all did
+    candidates: list[int]  # ranks of which one did, if no more is known
+    has_aborted: bool = False  # whether these gave up a communicator, before any other lost a connection
+    has_left: bool = False  # whether these ended a communicator in order, while others still worked in it
+
+
+@once
+def silence_of(facts: Facts) -> Silence:
+    """Return which ranks went away: those without a line after the first echo, and those that the survivors point at.
+
+    Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
+    hosts to which connections were lost distinguish them.
+    """
+    if facts.job.excerpt:
+        return Silence([], [])  # the last line of a process may have been left out
+    echoes = echoes_of(facts)
+    if not absent_ranks(facts) and (aborted := find_early_aborts(facts)):
+        return Silence(aborted, [], has_aborted=True)
+    if left := _find_early_leavers(facts, echoes):
+        return Silence(left, [], has_left=True)
+    # Several communicators may have a rank 0 on different hosts.
+    finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
+    ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
+    present = _present(facts, echoes)
+    silent = [
+        last
+        for last in facts.job.last_lines
+        if last.ranks
+        and last.process not in present
+        and all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
+    ]
+    hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
+    left = [last for last in silent if not hosts or last.process.host in hosts]
+    left = [last for last in left if named.intersection(last.ranks)] or left
+    if ended or (len(left) == 1 and named.intersection(left[0].ranks)):
+        return Silence(left, [])
+    comms = facts.job.communicators
+    missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
+    if len(left) == 1 and not missing:  # else the silence of another rank proves nothing
+        return Silence(left, [])
+    if missing and peers_lost(echoes) and not hosts:
+        left = []  # connections to a host that is not in the log were lost
+    return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
+
+
+def find_early_aborts(facts: Facts) -> list[LastLine]:
+    """Return the processes that aborted a communicator before the first echo of their source, where they are few.
+
+    An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
+    """
+    first = first_of_each(line for notice in echoes_of(facts) for line in notice.evidence)
+    begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
+    lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
+    early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
+    found = [last for last in facts.job.last_lines if last.process in early]
+    return found if len(found) * 2 <= len(facts.job.last_lines) else []
+
+
+def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
+    """Return the processes that ended a communicator in order of which all other members lost a connection in a call.
+
+    They made fewer calls than those. Where most left, one made more; an exception explains more.
+    """
+    raised = exceptions.exceptions_of(facts)
+    if raised.traces or raised.loose or not facts.with_role("watchdog-status"):
+        return []
+    lost = {process for notice in echoes for process in notice.processes}
+    lost -= {process for notice in facts.notices("nccl/comm-end-steps") for process in notice.processes}
+    left: set[Process] = set()
+    works: set[Process] = set()  # in any communicator
+    for comm in facts.job.communicators:
+        gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
+        still = {begin.process for begin in comm.begins} - gone
+        is_whole = len(comm.begins) == comm.nranks
+        if is_whole and still and still <= lost and 2 * len(gone) <= comm.nranks:
+            left |= gone
+        works |= still
+    left -= works | lost
+    return [last for last in facts.job.last_lines if last.process in left and last.ranks]
+
+
+def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
+    """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
+
+    For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
+    also have been concatenated.
+    """
+    echoes = list(echoes)
+    said = [*echoes, *facts.with_role("completion-error")]
+    present: set[object] = {process for notice in said for process in notice.processes}
+    first = _first_lines(echoes)
+    of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
+    begins = _first_lines(facts.job.notices) if echoes else {}
+    for last in facts.job.last_lines:
+        place = last.source, last.process.host
+        other = of_source.get(last.source)
+        if place in first:
+            is_later = last.order > first[place]
+        else:
+            is_later = other is not None and last.order > other and begins.get(place, other) < other
+        present |= {last.process} if is_later else set()
+    return present
+
+
+def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
+    first: dict[tuple[str, str], int] = {}
+    for notice in notices:
+        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
+            key = line.source, process.host
+            first[key] = min(line.order, first.get(key, line.order))
+    return first
+
+
+def _named_ranks(facts: Facts) -> set[int]:
+    """Return the ranks that helper threads and proxies of others name as gone or failed."""
+    named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
+    places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
+    for notice in closed_by_others(facts):
+        named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
+    return {rank for rank in named if rank is not None}
+
+
+def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
+    """Return the hosts to which connections were lost, if all are known by address or name."""
+    by_address = {host.name: {host.name} for host in facts.job.hosts}
+    for notice in facts.with_event(BootstrapInterface):
+        assert isinstance(notice.event, BootstrapInterface)
+        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+    lost = peers_lost(echoes)
+    return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
+
+
+def peers_lost(echoes: list[Notice]) -> list[str]:
+    """Return the addresses or names to which connections were lost."""
+    peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
+    names = {str(peer).partition("<")[0] for peer in peers if peer}
+    return sorted(name for name in names if _ADDRESS.fullmatch(name))
+
+
+@once
+def closed_by_others(facts: Facts) -> list[Notice]:
+    """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
+    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
+    return [
+        notice
+        for notice in facts.notices(*_NAME_LOCAL_RANKS)
+        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
+    ]
