@@ -753,6 +753,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             **({} if account or ranks else _find_absent(own, waiting, comm)),
             "began": account and account.kind == "call-unfinished",
             "spread": len(facts.hosts()) > 1,
+            "grouped": len(facts.job.communicators) > 1,
             "others several": len(others) > 1,
         },
         ranks=ranks or waiting,
