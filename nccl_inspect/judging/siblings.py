@@ -360,12 +360,7 @@ class Observer:
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
         self._starts = self._find_starts()
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
-        # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
-        gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
-        ids: dict[str, Hashable] = {
-            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
-            for host, ranks in self._ranks_on.items()
-        }
+        ids = facts.bus_ids()  # hosts with others are of another kind, if some hosts have the same
         self._machines = ids if len(set(ids.values())) < len(ids) else {}
 
     def list_odd(self) -> list[list[Odd]]:
