@@ -541,11 +541,23 @@ def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
     comms = [comm for comm in facts.job.communicators if comm.channels]
     if not limits or networks.is_google_network(facts):
         return
-    limited = [(setting, comm.id) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    limited = [(setting, comm) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    short = [(setting, comm) for setting, comm in limited if not _has_enough(facts, comm)]
     if limited or not comms:
-        named = {"comms": [comm for _, comm in limited], "perhaps required": networks.may_be_google_network(facts)}
-        settings = [one for one in limits if not comms or any(one is setting for setting, _ in limited)]
+        named = {
+            "comms": [comm.id for _, comm in short or limited],
+            "perhaps required": networks.may_be_google_network(facts),
+            "enough": limited and not short,
+        }
+        settings = [one for one in limits if not comms or any(one is setting for setting, _ in short or limited)]
         yield Hit([], named, settings=settings)
+
+
+def _has_enough(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Return whether a communicator has the channels that NVLink needs, or between hosts one for each NIC of a host."""
+    nics = max((len(networks.cards_of(listed)) for listed in networks.card_lists(facts)), default=0)
+    needed = 0 if _is_local(comm) else min(nics, comm.local_ranks or 0)
+    return (comm.channels or 0) >= (needed or _USUAL)
 
 
 def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
@@ -565,7 +577,7 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
-_FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
+_FEW, _USUAL = 4, 24  # NCCL's numbers over shared memory, and between GPUs on an NVSwitch: any number of A100 to H200
 _BOARD = 8  # this many GPUs that are all connected to each other have an NVSwitch
 _LINKS = 12  # links of an A100; a GPU with all its links to every other GPU is on an NVSwitch
 
@@ -580,7 +592,7 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
         named = {"channels": comm.channels, "comm": comm.id}
-        is_local = len(comm.hosts) == 1 and comm.nnodes in (None, 1)
+        is_local = _is_local(comm)
         switched = is_local and _is_on_nvswitch(facts, comm, paths)
         if switched is None:
             unknown.append(Hit(named={**named, "unknown link": True}))
@@ -590,6 +602,10 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
             yield Hit([], named | {"nics": 0 if switched else nics}, ranks, comm.hosts, lines, paths)
             return
     yield from unknown[:1]
+
+
+def _is_local(comm: CommunicatorInfo) -> bool:
+    return len(comm.hosts) == 1 and comm.nnodes in (None, 1)
 
 
 def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
