@@ -159,11 +159,12 @@ class Odd(Record):
     usual: Hashable
     like: Sibling  # one of the others
     others: int
+    is_machine: bool = False  # whether the odd one may be a machine of another kind, as may be meant
 
     @property
     def is_likely(self) -> bool:
-        """Return whether there are enough siblings to show which one is odd."""
-        return len(self.values) >= _MAJORITY
+        """Return whether there are enough siblings of one kind to show which one is odd."""
+        return len(self.values) >= _MAJORITY and not self.is_machine
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -232,9 +233,11 @@ def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[l
     for entries in by_hosts:
         ordered = sorted(entries, key=lambda one: (one.is_likely, -len(one.ranks)))
         by_label = {one.label: one for one in ordered}
-        # A host that differs in more of its equipment is a machine of another kind, as it may be meant to be.
-        if sum(one.attribute.is_equipment for one in by_label.values()) < 2:
-            results.append([one for one in reversed(ordered) if by_label[one.label] is one])
+        joined = [one for one in reversed(ordered) if by_label[one.label] is one]
+        # A host that differs in more of its equipment may be a machine of another kind.
+        if sum(one.attribute.is_equipment for one in joined) > 1:
+            joined = [one.with_fields(is_machine=True) for one in joined]
+        results.append(joined)
     return results
 
 
@@ -281,7 +284,8 @@ def tell(entries: list[Odd]) -> str:
             parts[-1] = f"it says {own} instead of {theirs}".replace("{}", "N")
     words = "; ".join(parts)
     verb = "differs" if len(first.siblings) == 1 else "differ"
-    return f"{who} {verb} from {others} {first.group} ({words})"
+    kind = f"; {list_words(sorted(first.hosts))} may be of another kind" if first.is_machine else ""
+    return f"{who} {verb} from {others} {first.group} ({words}){kind}"
 
 
 _AMOUNTS = ("none", "some", "all")
@@ -327,6 +331,8 @@ _OWN = (
 """Ends of variables that one rank reads, or that every rank may have of its own."""
 _COMPARED = (events.EnvSetting, events.NetDevices, events.NcclVersion, events.CudaDriver)
 """Statements of which the values are compared."""
+_HOSTS, _PAIRS, _SAME_GPU = _OF_MACHINES = "hosts", "pairs of the same GPUs", "ranks with the same GPU"
+"""Groups of hosts of one kind, or of what they have."""
 _ADDRESS = compile_later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
 
 
@@ -361,7 +367,11 @@ class Observer:
         self._starts = self._find_starts()
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
         ids = facts.bus_ids()  # hosts with others are of another kind, if some hosts have the same
-        self._machines = ids if len(set(ids.values())) < len(ids) else {}
+        counts = Counter(ids.values())
+        kinds, lone = [kind for kind in counts if counts[kind] > 1], {host for host in ids if counts[ids[host]] == 1}
+        # Few among many of one kind are compared with these all the same.
+        self._lone = lone if len(kinds) == 1 and len(lone) <= max(1, len(ids) // 8) else set()
+        self._machines = ids if kinds and not self._lone else {}
 
     def list_odd(self) -> list[list[Odd]]:
         """Return what is odd, by who is odd."""
@@ -374,8 +384,9 @@ class Observer:
             groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
             groups.append(self._compare_nics(between))
-        odd = (find_odd(*group) for group in chain.from_iterable(groups))
-        return join(filter(None, odd), self._ranks_on)
+        odd = filter(None, (find_odd(*group) for group in chain.from_iterable(groups)))
+        found = [one.with_fields(is_machine=one.group in _OF_MACHINES and one.hosts <= self._lone) for one in odd]
+        return join(found, self._ranks_on)
 
     def _find_starts(self) -> dict[Process, _Start]:
         """Return the processes with their first lines and the end of their first initialisation, in sound sources."""
@@ -470,7 +481,7 @@ class Observer:
                 kind = self._kind(host), frozenset(shapes)
                 groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
         for group in groups.values():
-            yield attribute, group, "hosts", label
+            yield attribute, group, _HOSTS, label
 
     def _compare_words(self) -> _Groups:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
@@ -512,7 +523,7 @@ class Observer:
                     lines = partial(chain.from_iterable, [one.lines() for one in own])
                     hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
             for group in hosts.values():
-                yield _WORDS, group, "hosts", topic
+                yield _WORDS, group, _HOSTS, topic
 
     def _compare_channels(self) -> _Groups:
         """Compare communicators of one split, or of one shape, that have no GPU in common."""
@@ -553,7 +564,7 @@ class Observer:
                 one = Sibling("pair", f"{src} -> {dst}", frozenset((host,)), both, lines, paths)
                 groups[self._kind(host), self._local[src], self._local[dst]][one] = way
         for group in groups.values():
-            yield _INSIDE, group, "pairs of the same GPUs", ""
+            yield _INSIDE, group, _PAIRS, ""
 
     def _compare_ways(self, between: Selection, side: str) -> _Groups:
         """Compare the connections between hosts that the same GPUs of hosts have."""
@@ -565,7 +576,7 @@ class Observer:
             of_way = group_values((_slowest(kind), kind) for kind in between.kinds)
             slow = {way: between.where(kinds.__contains__) for way, kinds in of_way.items()}
             for group in self._by_gpu(ways, side, between, slow).values():
-                yield _BETWEEN, group, "ranks with the same GPU", ""
+                yield _BETWEEN, group, _SAME_GPU, ""
 
     def _compare_gdr(self, between: Selection, side: str) -> _Groups:
         """Compare how many connections of the same GPUs of hosts use GPUDirect RDMA, then those of a host."""
@@ -583,7 +594,7 @@ class Observer:
         staged = between.where(lambda kind: False in use(kind))
         by_host: dict[str, dict[Sibling, str]] = defaultdict(dict)
         for group in self._by_gpu(amounts, side, between, dict.fromkeys(_AMOUNTS, staged)).values():
-            yield _GDR, group, "ranks with the same GPU", ""
+            yield _GDR, group, _SAME_GPU, ""
             for one, amount in group.items():  # a GPU that has none on any host is far from its NIC
                 by_host[min(one.hosts)][one] = amount if len(set(group.values())) > 1 else "all"
         for host, group in by_host.items():
@@ -613,7 +624,7 @@ class Observer:
             if len({frozenset(gpus[host]) for host in hosts}) == 1:
                 shown = {host: partial(between.filter_values, ("src_host",), partial(_are, (host,))) for host in hosts}
                 group = {self._host(host, partial(_first_line, shown[host])): len(used[host]) for host in hosts}
-                yield _NICS_USED, group, "hosts", ""
+                yield _NICS_USED, group, _HOSTS, ""
 
     def _host(self, host: str, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
         return Sibling("host", host, frozenset((host,)), self._ranks_on[host], lines)
