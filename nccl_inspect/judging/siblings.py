@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
-from operator import lt
+from operator import lt, or_
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -133,6 +133,7 @@ class Attribute(Frozen):
     least: int = _MAJORITY  # siblings that must be there
     is_narrow: bool = False  # whether an odd rank explains that its host is odd
     is_equipment: bool = False  # whether it is of the machine
+    is_progress: bool = False  # how far something came: a log that was cut may be all that differs
 
 
 class Sibling(Slotted):
@@ -164,7 +165,7 @@ class Odd(Record):
     @property
     def is_likely(self) -> bool:
         """Return whether there are enough siblings of one kind to show which one is odd."""
-        return len(self.values) >= _MAJORITY and not self.is_machine
+        return len(self.values) >= _MAJORITY and not self.is_machine and not self.attribute.is_progress
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -288,7 +289,7 @@ def tell(entries: list[Odd]) -> str:
     return f"{who} {verb} from {others} {first.group} ({words}){kind}"
 
 
-_AMOUNTS = ("none", "some", "all")
+_AMOUNTS, _STATES = ("none", "some", "all"), ("unconnected", "connected")
 
 
 def _speed(way: str) -> tuple[int, bool]:
@@ -299,6 +300,7 @@ def _speed(way: str) -> tuple[int, bool]:
 _NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
 _SET = "grep -s {label} /etc/nccl.conf ~/.nccl.conf; env | grep {label}   # there and on another one"
 _ALIKE = "nvidia-smi topo -m; ls -l /dev/infiniband; env | grep NCCL_   # there and on another one: what differs?"
+_NOW = "py-spy dump --pid <pid>   # there: where is it now? Or is its log cut?"
 _IMAGE = "ldconfig -p | grep libnccl; nvidia-smi   # there and on another one: the same image and driver?"
 _INNER, _OUTER = ("intra-node path", "topology"), ("network", "gpudirect", "topology")
 _ANY = ("environment", *_INNER, *_OUTER)
@@ -308,6 +310,8 @@ _RELEASE = Attribute("NCCL", _IMAGE, (*_ANY, "failures"))
 _DRIVER = Attribute("CUDA driver", _IMAGE, (*_ANY, "failures"), is_equipment=True)
 _CHANNELS = Attribute("channels", _ALIKE, _ANY, lt, least=2)
 _NVLS = Attribute("channels of NVLS", _ALIKE, _ANY, lt, least=2)
+_STATE = Attribute("state", _NOW, (*_ANY, "failures"), lambda one, _: one == _STATES[0], is_progress=True)
+_PEERS = Attribute("peers that it connects to", _NOW, (*_ANY, "failures"), lt, is_progress=True)
 _INSIDE = Attribute(
     "connections inside the host", _ALIKE, _INNER, lambda way, usual: _speed(way) < _speed(usual), least=2
 )
@@ -383,7 +387,7 @@ class Observer:
             between = paths.where(lambda kind: kind.scope == "inter")
             groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
-            groups.append(self._compare_nics(between))
+            groups += [self._compare_nics(between), self._compare_peers()]
         odd = filter(None, (find_odd(*group) for group in chain.from_iterable(groups)))
         found = [one.with_fields(is_machine=one.group in _OF_MACHINES and one.hosts <= self._lone) for one in odd]
         return join(found, self._ranks_on)
@@ -535,15 +539,41 @@ class Observer:
         for group in twins.values():
             if len(group) < 2 or not self._are_apart(group):
                 continue
+            twin = {comm.id: self._twin(comm) for comm in group}
+            alike = f"communicators of {group[0].nranks} ranks"
             for attribute, field in ((_CHANNELS, "coll"), (_NVLS, "nvls")):
                 values: dict[Sibling, int] = {}
                 for comm in group:
                     counts = {getattr(one, field) for one in comm.layout.counts()}
                     if len(counts) == 1 and None not in counts:
-                        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
-                        one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
-                        values[one] = counts.pop()
-                yield attribute, values, f"communicators of {group[0].nranks} ranks", ""
+                        values[twin[comm.id]] = counts.pop()
+                yield attribute, values, alike, ""
+            states = {twin[comm.id]: bool(self._facts.paths_of(comm)) for comm in group}
+            yield _STATE, {one: _STATES[state] for one, state in states.items()}, alike, ""
+
+    def _twin(self, comm: CommunicatorInfo) -> Sibling:
+        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
+        return Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
+
+    def _compare_peers(self) -> _Groups:
+        """Compare how many others the ranks of an all-to-all connect to, by their own lines: half is nearly all."""
+        comms = self._facts.job.communicators
+        for ranks, same in group_values((frozenset(global_ranks(one, one.completed)), one) for one in comms).items():
+            paths, most = reduce(or_, map(self._facts.paths_of, same)), len(ranks) - 1
+            if same[0].nranks > most + 1 or len(paths) < most * most or most < _MAJORITY:
+                continue
+            own = paths.where(lambda kind: not kind.doubtful and (kind.transport != "NET" or kind.ends("send")))
+            peers = Counter(src for src, _ in own.distinct("src", "dst"))
+            values: dict[Sibling, int] = {}
+            for host, there in self._ranks_on.items():
+                for rank in ranks & there:
+                    shown = partial(paths.filter_values, ("src", "dst"), partial(_touches, rank))
+                    one = Sibling(
+                        "rank", str(rank), frozenset((host,)), frozenset((rank,)), partial(_first_line, shown)
+                    )
+                    values[one] = most if 2 * peers[rank] >= most else peers[rank]
+            if Counter(values.values())[most] * 2 > len(ranks):
+                yield _PEERS, values, f"ranks of {same[0].id}", ""
 
     def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
         """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
@@ -632,6 +662,10 @@ class Observer:
 
 def _are(wanted: tuple[object, ...], *values: object) -> bool:
     return values == wanted
+
+
+def _touches(rank: int, src: int, dst: int) -> bool:
+    return rank in (src, dst)
 
 
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
