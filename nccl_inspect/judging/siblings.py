@@ -548,8 +548,21 @@ class Observer:
                     if len(counts) == 1 and None not in counts:
                         values[twin[comm.id]] = counts.pop()
                 yield attribute, values, alike, ""
-            states = {twin[comm.id]: bool(self._facts.paths_of(comm)) for comm in group}
+            whole = [comm for comm in group if all(begin.process in self._starts for begin in comm.begins)]
+            states = {twin[comm.id]: bool(self._facts.paths_of(comm)) for comm in whole}
             yield _STATE, {one: _STATES[state] for one, state in states.items()}, alike, ""
+            if not self._is_global:
+                for attribute, scope in ((_INSIDE, "intra"), (_BETWEEN, "inter")):
+                    yield attribute, dict(self._slowest_ways(whole, scope)), alike, ""
+
+    def _slowest_ways(self, comms: Iterable[CommunicatorInfo], scope: str) -> Iterator[tuple[Sibling, str]]:
+        """Yield the slowest connections of communicators, whose ranks are not those of the job."""
+        for comm in comms:
+            paths = self._facts.paths_of(comm).where(lambda kind: kind.scope == scope and not kind.doubtful)
+            if paths:
+                way = min(map(_slowest, paths.kinds), key=_speed)
+                slow = partial(paths.where, partial(_goes, way))
+                yield self._twin(comm).with_fields(lines=partial(_first_line, slow), paths=slow), way
 
     def _twin(self, comm: CommunicatorInfo) -> Sibling:
         ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
@@ -670,6 +683,10 @@ def _touches(rank: int, src: int, dst: int) -> bool:
 
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
     return pick().take(1).first_lines()
+
+
+def _goes(way: str, kind: PathKind) -> bool:
+    return _slowest(kind) == way
 
 
 def _slowest(kind: PathKind) -> str:
