@@ -12,7 +12,17 @@ from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, exceptions, impact, networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
+from nccl_inspect.judging.facts import (
+    ENDS,
+    HOSTS,
+    RANKS,
+    evidence_of_settings,
+    global_ranks,
+    hosts_in,
+    nics_used,
+    once,
+    ranks_in,
+)
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -599,7 +609,8 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
         elif switched or (nics := None if is_local else _nics(facts, comm, paths)):
             lines = [*comm.layout.channels(), *comm.evidence[:2], *paths.first_lines()[:2]]
             ranks = global_ranks(comm, range(comm.nranks))
-            yield Hit([], named | {"nics": 0 if switched else nics}, ranks, comm.hosts, lines, paths)
+            named |= {"nics": 0 if switched else nics, "counted": not switched and not _known_nics(facts)}
+            yield Hit([], named, ranks, comm.hosts, lines, paths)
             return
     yield from unknown[:1]
 
@@ -626,16 +637,31 @@ def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> b
 def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
     """Return the network devices of a node, if whole nodes have fewer channels than that.
 
-    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs.
+    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs. Of a machine that
+    is not known those count that hosts use, if other communicators have as many channels.
     """
-    machine = facts.platform
-    if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
-        return None
-    whole = comm.local_ranks == machine.gpus
+    gpus, devices = facts.platform and facts.platform.gpus, _known_nics(facts)
+    if not devices:
+        gpus, used, most = _shown_nics(facts)
+        devices = min(gpus, *(used.get(host, 0) for host in comm.hosts))
+        devices = devices if devices <= most else 0
     net = paths.where(lambda kind: kind.transport == "NET")
     slow = any(kind.net == "Socket" or kind.transport == "SHM" for kind in paths.kinds)
-    devices = min(machine.nics, machine.gpus)
-    return devices if whole and net and not slow and comm.channels < devices else None
+    return devices if comm.local_ranks == gpus and net and not slow and (comm.channels or devices) < devices else None
+
+
+@once
+def _shown_nics(facts: Facts) -> tuple[int, dict[str, int], int]:
+    """Return the most ranks of a host, the number of NICs that each uses, and the most channels."""
+    used = {host: len(nics) for host, nics in nics_used(facts.inter_host_rdma_paths()).items()}
+    channels = (comm.channels or 0 for comm in facts.job.communicators)
+    return max((len(host.ranks) for host in facts.job.hosts), default=0), used, max(channels, default=0)
+
+
+def _known_nics(facts: Facts) -> int:
+    """Return the network devices for the GPUs of a node of the platform; 0 where they are not known."""
+    machine = facts.platform
+    return min(machine.nics or 0, machine.gpus or 0) if machine else 0
 
 
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
