@@ -306,6 +306,8 @@ _INNER, _OUTER = ("intra-node path", "topology"), ("network", "gpudirect", "topo
 _ANY = ("environment", *_INNER, *_OUTER)
 _SETTING = Attribute("setting", _SET, _ANY)
 _NICS_SEEN = Attribute("NICs seen", _NICS, _OUTER, lt, is_narrow=True, is_equipment=True)
+_LINKS = Attribute("links of NICs", _NICS, _OUTER, lambda own, usual: own not in usual and usual not in own)
+_ORDER = Attribute("order of GPUs by bus id", _ALIKE, ("topology",))
 _RELEASE = Attribute("NCCL", _IMAGE, (*_ANY, "failures"))
 _DRIVER = Attribute("CUDA driver", _IMAGE, (*_ANY, "failures"), is_equipment=True)
 _CHANNELS = Attribute("channels", _ALIKE, _ANY, lt, least=2)
@@ -387,7 +389,7 @@ class Observer:
             between = paths.where(lambda kind: kind.scope == "inter")
             groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
-            groups += [self._compare_nics(between), self._compare_peers()]
+            groups += [self._compare_nics(between), self._compare_peers(), self._compare_order(paths)]
         odd = filter(None, (find_odd(*group) for group in chain.from_iterable(groups)))
         found = [one.with_fields(is_machine=one.group in _OF_MACHINES and one.hosts <= self._lone) for one in odd]
         return join(found, self._ranks_on)
@@ -429,6 +431,9 @@ class Observer:
                         left_out.add(name)  # it prints it in a form of its own
                 case events.NetDevices(net=net, devices=devices) if devices:
                     table, value = tables[_NICS_SEEN, f"{net} devices seen"], len(devices)
+                    links = " and ".join(sorted({str(device[-1]) for device in devices if len(device) > 3}))
+                    for row, process in enumerate(notice.processes if links else ()):
+                        tables[_LINKS, ""].setdefault(process, (links, notice, row))
                 case events.NcclVersion(version=value):
                     table = tables[_RELEASE, ""]
                 case events.CudaDriver(cuda_version=value):
@@ -587,6 +592,19 @@ class Observer:
                     values[one] = most if 2 * peers[rank] >= most else peers[rank]
             if Counter(values.values())[most] * 2 > len(ranks):
                 yield _PEERS, values, f"ranks of {same[0].id}", ""
+
+    def _compare_order(self, paths: Selection) -> _Groups:
+        """Compare in which order the ranks of hosts have their GPUs, by the bus ids of these."""
+        groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
+        ids = {rank: gpu.bus_id for rank, gpu in self._facts.job.gpus.items()}
+        for host, ranks in self._ranks_on.items():
+            own = [bus_id for rank in sorted(ranks) if (bus_id := ids.get(rank))]
+            if len(set(own)) == len(ranks) > 1:
+                shown = partial(paths.filter_values, ("src_host",), partial(_are, (host,)))
+                places = [sorted(own, key=lambda one: (len(one), one)).index(bus_id) for bus_id in own]
+                groups[self._kind(host)][self._host(host, partial(_first_line, shown))] = " ".join(map(str, places))
+        for group in groups.values():
+            yield _ORDER, group, _HOSTS, ""
 
     def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
         """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
