@@ -445,7 +445,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
         if len(kinds) != 1 or not used:
             continue  # no list, or lists for single ranks
         devices = {device[0]: device for device in kinds.pop()}
-        if not used.keys() <= devices.keys() or len(devices) > gpus:
+        most = gpus * (machine.port_nics if machine and machine.gpus == gpus else 1)
+        if not used.keys() <= devices.keys() or len(devices) > most:
             continue
         links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
         unused = {
@@ -453,13 +454,14 @@ def idle_nics(facts: Facts) -> list[Idle]:
             for index, device in devices.items()
             if index not in used and device[-1] in links and device[1] not in names
         }
-        # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each of at
-        # least four GPUs, but all ranks in the log use the same one.
+        # A comparable host uses these NICs, the machine type has that many for NCCL or for a port, or there is one for
+        # each of at least four GPUs, but all ranks in the log use the same one.
         ports, shared = len(unused) + len(used), _shared_nics(facts).get(name)
         is_alone = shared is not None and shared.ranks == one.ranks
         meant = (
             any(unused.keys() <= nics for nics in usual.get(one.alike, ()))
             or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
+            or gpus < ports <= most
             or (is_alone and ports == gpus >= 4)
         )
         if len(unused) > one.absent:
