@@ -197,6 +197,11 @@ class Facts:
         """Return the hosts that the log shows."""
         return [host.name for host in self.job.hosts]
 
+    def bus_ids(self) -> dict[str, frozenset[str | None]]:
+        """Return the bus ids of the GPUs of hosts, which are equal on machines of one kind; None stands for unknown."""
+        ids, hosts = {rank: gpu.bus_id for rank, gpu in self.job.gpus.items()}, self.job.hosts
+        return {host.name: frozenset(map(ids.get, host.ranks)) for host in hosts if is_named(host.name)}
+
     def is_rccl(self) -> bool:
         """Return whether the library is RCCL, and the GPUs are of AMD."""
         return "rccl" in self.job.dialects

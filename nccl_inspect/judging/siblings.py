@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
-from operator import lt
+from operator import lt, or_
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -125,6 +125,7 @@ class Attribute(Frozen):
     least: int = _MAJORITY  # siblings that must be there
     is_narrow: bool = False  # whether an odd rank explains that its host is odd
     is_equipment: bool = False  # whether it is of the machine
+    is_progress: bool = False  # how far something came: a log that was cut may be all that differs
 
 
 class Sibling(Slotted):
@@ -151,11 +152,12 @@ class Odd(Record):
     usual: Hashable
     like: Sibling  # one of the others
     others: int
+    is_machine: bool = False  # whether the odd one may be a machine of another kind, as may be meant
 
     @property
     def is_likely(self) -> bool:
-        """Return whether there are enough siblings to show which one is odd."""
-        return len(self.values) >= _MAJORITY
+        """Return whether there are enough siblings of one kind to show which one is odd."""
+        return len(self.values) >= _MAJORITY and not self.is_machine and not self.attribute.is_progress
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -214,9 +216,11 @@ def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[l
     for entries in by_hosts:
         ordered = sorted(entries, key=lambda one: (one.is_likely, -len(one.ranks)))
         by_label = {one.label: one for one in ordered}
-        # A host that differs in more of its equipment is a machine of another kind, as it may be meant to be.
-        if sum(one.attribute.is_equipment for one in by_label.values()) < 2:
-            results.append([one for one in reversed(ordered) if by_label[one.label] is one])
+        joined = [one for one in reversed(ordered) if by_label[one.label] is one]
+        # A host that differs in more of its equipment may be a machine of another kind.
+        if sum(one.attribute.is_equipment for one in joined) > 1:
+            joined = [one.with_fields(is_machine=True) for one in joined]
+        results.append(joined)
     return results
 
 
@@ -263,10 +267,11 @@ def tell(entries: list[Odd]) -> str:
             parts[-1] = f"it says {own} instead of {theirs}".replace("{}", "N")
     words = "; ".join(parts)
     verb = "differs" if len(first.siblings) == 1 else "differ"
-    return f"{who} {verb} from {others} {first.group} ({words})"
+    kind = f"; {list_words(sorted(first.hosts))} may be of another kind" if first.is_machine else ""
+    return f"{who} {verb} from {others} {first.group} ({words}){kind}"
 
 
-_AMOUNTS = ("none", "some", "all")
+_AMOUNTS, _STATES = ("none", "some", "all"), ("unconnected", "connected")
 
 
 def _speed(way: str) -> tuple[int, bool]:
@@ -277,15 +282,20 @@ def _speed(way: str) -> tuple[int, bool]:
 _NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
 _SET = "grep -s {label} /etc/nccl.conf ~/.nccl.conf; env | grep {label}   # there and on another one"
 _ALIKE = "nvidia-smi topo -m; ls -l /dev/infiniband; env | grep NCCL_   # there and on another one: what differs?"
+_NOW = "py-spy dump --pid <pid>   # there: where is it now? Or is its log cut?"
 _IMAGE = "ldconfig -p | grep libnccl; nvidia-smi   # there and on another one: the same image and driver?"
 _INNER, _OUTER = ("intra-node path", "topology"), ("network", "gpudirect", "topology")
 _ANY = ("environment", *_INNER, *_OUTER)
 _SETTING = Attribute("setting", _SET, _ANY)
 _NICS_SEEN = Attribute("NICs seen", _NICS, _OUTER, lt, is_narrow=True, is_equipment=True)
+_LINKS = Attribute("links of NICs", _NICS, _OUTER, lambda own, usual: own not in usual and usual not in own)
+_ORDER = Attribute("order of GPUs by bus id", _ALIKE, ("topology",))
 _RELEASE = Attribute("NCCL", _IMAGE, (*_ANY, "failures"))
 _DRIVER = Attribute("CUDA driver", _IMAGE, (*_ANY, "failures"), is_equipment=True)
 _CHANNELS = Attribute("channels", _ALIKE, _ANY, lt, least=2)
 _NVLS = Attribute("channels of NVLS", _ALIKE, _ANY, lt, least=2)
+_STATE = Attribute("state", _NOW, (*_ANY, "failures"), lambda one, _: one == _STATES[0], is_progress=True)
+_PEERS = Attribute("peers that it connects to", _NOW, (*_ANY, "failures"), lt, is_progress=True)
 _INSIDE = Attribute(
     "connections inside the host", _ALIKE, _INNER, lambda way, usual: _speed(way) < _speed(usual), least=2
 )
@@ -309,6 +319,8 @@ _OWN = (
 """Ends of variables that one rank reads, or that every rank may have of its own."""
 _COMPARED = (events.EnvSetting, events.NetDevices, events.NcclVersion, events.CudaDriver)
 """Statements of which the values are compared."""
+_HOSTS, _PAIRS, _SAME_GPU = _OF_MACHINES = "hosts", "pairs of the same GPUs", "ranks with the same GPU"
+"""Groups of hosts of one kind, or of what they have."""
 _ADDRESS = compile_later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
 
 
@@ -360,13 +372,12 @@ class Observer:
             if begin.is_complete and begin.source not in torn and process in opened
         }
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
-        # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
-        gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
-        ids: dict[str, Hashable] = {
-            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
-            for host, ranks in self._ranks_on.items()
-        }
-        self._machines = ids if len(set(ids.values())) < len(ids) else {}
+        ids = facts.bus_ids()  # hosts with others are of another kind, if some hosts have the same
+        counts = Counter(ids.values())
+        kinds, lone = [kind for kind in counts if counts[kind] > 1], {host for host in ids if counts[ids[host]] == 1}
+        # Few among many of one kind are compared with these all the same.
+        self._lone = lone if len(kinds) == 1 and len(lone) <= max(1, len(ids) // 8) else set()
+        self._machines = ids if kinds and not self._lone else {}
 
     def list_odd(self) -> list[list[Odd]]:
         """Return what is odd, by who is odd."""
@@ -378,9 +389,10 @@ class Observer:
             between = paths.where(lambda kind: kind.scope == "inter")
             groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
-            groups.append(self._compare_nics(between))
-        odd = (find_odd(*group) for group in chain.from_iterable(groups))
-        return join(filter(None, odd), self._ranks_on)
+            groups += [self._compare_nics(between), self._compare_peers(), self._compare_order(paths)]
+        odd = filter(None, (find_odd(*group) for group in chain.from_iterable(groups)))
+        found = [one.with_fields(is_machine=one.group in _OF_MACHINES and one.hosts <= self._lone) for one in odd]
+        return join(found, self._ranks_on)
 
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""
@@ -397,6 +409,9 @@ class Observer:
                         left_out.add(name)  # it prints it in a form of its own
                 case events.NetDevices(net=net, devices=devices) if devices:
                     table, value = tables[_NICS_SEEN, f"{net} devices seen"], len(devices)
+                    links = " and ".join(sorted({str(device[-1]) for device in devices if len(device) > 3}))
+                    for row, process in enumerate(notice.processes if links else ()):
+                        tables[_LINKS, ""].setdefault(process, (links, notice, row))
                 case events.NcclVersion(version=value):
                     table = tables[_RELEASE, ""]
                 case events.CudaDriver(cuda_version=value):
@@ -448,7 +463,7 @@ class Observer:
                 kind = self._kind(host), frozenset(of_host)
                 by_kind[kind][self._host(host, shown)] = max(stated) if attribute is _NICS_SEEN else stated.pop()
         for alike in by_kind.values():
-            yield attribute, alike, "hosts", label
+            yield attribute, alike, _HOSTS, label
 
     def _compare_words(self) -> _Groups:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
@@ -490,7 +505,7 @@ class Observer:
                     lines = partial(chain.from_iterable, [one.lines() for one in own])
                     hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
             for group in hosts.values():
-                yield _WORDS, group, "hosts", topic
+                yield _WORDS, group, _HOSTS, topic
 
     def _compare_channels(self) -> _Groups:
         """Compare communicators of one split, or of one shape, with no rank (of the job, else no process) in common."""
@@ -505,15 +520,67 @@ class Observer:
                 members = [begin.process for comm in group for begin in comm.begins]
             if len(group) < 2 or None in members or len(members) != len(set(members)):
                 continue
+            twin = {comm.id: self._twin(comm) for comm in group}
+            alike = f"communicators of {group[0].nranks} ranks"
             for attribute, field in ((_CHANNELS, "coll"), (_NVLS, "nvls")):
                 values: dict[Sibling, int] = {}
                 for comm in group:
                     counts = {getattr(one, field) for one in comm.layout.counts()}
                     if len(counts) == 1 and None not in counts:
-                        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
-                        one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
-                        values[one] = counts.pop()
-                yield attribute, values, f"communicators of {group[0].nranks} ranks", ""
+                        values[twin[comm.id]] = counts.pop()
+                yield attribute, values, alike, ""
+            whole = [comm for comm in group if all(begin.process in self._starts for begin in comm.begins)]
+            states = {twin[comm.id]: bool(self._facts.paths_of(comm)) for comm in whole}
+            yield _STATE, {one: _STATES[state] for one, state in states.items()}, alike, ""
+            if not self._is_global:
+                for attribute, scope in ((_INSIDE, "intra"), (_BETWEEN, "inter")):
+                    yield attribute, dict(self._slowest_ways(whole, scope)), alike, ""
+
+    def _slowest_ways(self, comms: Iterable[CommunicatorInfo], scope: str) -> Iterator[tuple[Sibling, str]]:
+        """Yield the slowest connections of communicators, whose ranks are not those of the job."""
+        for comm in comms:
+            paths = self._facts.paths_of(comm).where(lambda kind: kind.scope == scope and not kind.doubtful)
+            if paths:
+                way = min(map(_slowest, paths.kinds), key=_speed)
+                slow = partial(paths.where, partial(_goes, way))
+                yield self._twin(comm).with_fields(lines=partial(_first_line, slow), paths=slow), way
+
+    def _twin(self, comm: CommunicatorInfo) -> Sibling:
+        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
+        return Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
+
+    def _compare_peers(self) -> _Groups:
+        """Compare how many others the ranks of an all-to-all connect to, by their own lines: half is nearly all."""
+        comms = self._facts.job.communicators
+        for ranks, same in group_values((frozenset(global_ranks(one, one.completed)), one) for one in comms).items():
+            paths, most = reduce(or_, map(self._facts.paths_of, same)), len(ranks) - 1
+            if same[0].nranks > most + 1 or len(paths) < most * most or most < _MAJORITY:
+                continue
+            own = paths.where(lambda kind: not kind.doubtful and (kind.transport != "NET" or kind.ends("send")))
+            peers = Counter(src for src, _ in own.distinct("src", "dst"))
+            values: dict[Sibling, int] = {}
+            for host, there in self._ranks_on.items():
+                for rank in ranks & there:
+                    shown = partial(paths.filter_values, ("src", "dst"), partial(_touches, rank))
+                    one = Sibling(
+                        "rank", str(rank), frozenset((host,)), frozenset((rank,)), partial(_first_line, shown)
+                    )
+                    values[one] = most if 2 * peers[rank] >= most else peers[rank]
+            if Counter(values.values())[most] * 2 > len(ranks):
+                yield _PEERS, values, f"ranks of {same[0].id}", ""
+
+    def _compare_order(self, paths: Selection) -> _Groups:
+        """Compare in which order the ranks of hosts have their GPUs, by the bus ids of these."""
+        groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
+        ids = {rank: gpu.bus_id for rank, gpu in self._facts.job.gpus.items()}
+        for host, ranks in self._ranks_on.items():
+            own = [bus_id for rank in sorted(ranks) if (bus_id := ids.get(rank))]
+            if len(set(own)) == len(ranks) > 1:
+                shown = partial(paths.filter_values, ("src_host",), partial(_are, (host,)))
+                places = [sorted(own, key=lambda one: (len(one), one)).index(bus_id) for bus_id in own]
+                groups[self._kind(host)][self._host(host, partial(_first_line, shown))] = " ".join(map(str, places))
+        for group in groups.values():
+            yield _ORDER, group, _HOSTS, ""
 
     def _compare_pairs(self, inside: Selection) -> _Groups:
         if len(set(map(_slowest, inside.kinds))) < 2:
@@ -526,7 +593,7 @@ class Observer:
                 one = Sibling("pair", f"{src} -> {dst}", frozenset((host,)), both, lines, paths)
                 groups[self._kind(host), self._local[src], self._local[dst]][one] = way
         for group in groups.values():
-            yield _INSIDE, group, "pairs of the same GPUs", ""
+            yield _INSIDE, group, _PAIRS, ""
 
     def _compare_ways(self, between: Selection, side: str) -> _Groups:
         """Compare the connections between hosts that the same GPUs of hosts have."""
@@ -538,7 +605,7 @@ class Observer:
             of_way = group_values((_slowest(kind), kind) for kind in between.kinds)
             slow = {way: between.where(kinds.__contains__) for way, kinds in of_way.items()}
             for group in self._by_gpu(ways, side, between, slow).values():
-                yield _BETWEEN, group, "ranks with the same GPU", ""
+                yield _BETWEEN, group, _SAME_GPU, ""
 
     def _compare_gdr(self, between: Selection, side: str) -> _Groups:
         """Compare how many connections of the same GPUs of hosts use GPUDirect RDMA, then those of a host."""
@@ -556,7 +623,7 @@ class Observer:
         staged = between.where(lambda kind: False in use(kind))
         by_host: dict[str, dict[Sibling, str]] = defaultdict(dict)
         for group in self._by_gpu(amounts, side, between, dict.fromkeys(_AMOUNTS, staged)).values():
-            yield _GDR, group, "ranks with the same GPU", ""
+            yield _GDR, group, _SAME_GPU, ""
             for one, amount in group.items():  # a GPU that has none on any host is far from its NIC
                 by_host[min(one.hosts)][one] = amount if len(set(group.values())) > 1 else "all"
         for host, group in by_host.items():
@@ -586,7 +653,7 @@ class Observer:
             if len({frozenset(gpus[host]) for host in hosts}) == 1:
                 shown = {host: partial(between.filter_values, ("src_host",), partial(_are, (host,))) for host in hosts}
                 group = {self._host(host, partial(_first_line, shown[host])): len(used[host]) for host in hosts}
-                yield _NICS_USED, group, "hosts", ""
+                yield _NICS_USED, group, _HOSTS, ""
 
     def _host(self, host: str, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
         return Sibling("host", host, frozenset((host,)), self._ranks_on[host], lines)
@@ -596,8 +663,16 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
     return values == wanted
 
 
+def _touches(rank: int, src: int, dst: int) -> bool:
+    return rank in (src, dst)
+
+
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
     return pick().take(1).first_lines()
+
+
+def _goes(way: str, kind: PathKind) -> bool:
+    return _slowest(kind) == way
 
 
 def _slowest(kind: PathKind) -> str:

@@ -12,7 +12,8 @@ A missing entry means that it is not known; rules then say so instead of guessin
 * ``p2p``: whether NCCL uses P2P between its GPUs by default; ``p2p_since``: the release from which on, and
   ``p2p_least_gpus``: with how many GPUs in the topology, it does not
 * ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``gpu_gbps``: rate of those of one GPU
-  together, where that is another one; ``network``: a name of a file in ``networks/``
+  together, where that is another one; ``port_nics``: as how many NICs a port appears that one GPU has; ``network``: a
+  name of a file in ``networks/``
 * ``gdr``: whether GPUDirect RDMA works there; ``gdr_since``: the release from which on it does by default, and
   ``gdr_setting``: what switches it on (``NAME=1``) and off (``NAME=0``) whatever the default is
 * ``signs``: what names the machine in a log, see :class:`Signs`
@@ -84,6 +85,7 @@ class Platform(Frozen):
     p2p_since: str | None = None
     p2p_least_gpus: int | None = None
     nics: int | None = None
+    port_nics: int = 1
     nic_gbps: int | None = None
     gpu_gbps: int | None = None
     network: str | None = None

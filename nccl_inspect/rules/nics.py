@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -215,11 +216,24 @@ def _compare_lists(facts: Facts) -> Iterator[Hit]:
     ranks = len(peers[0].ranks) or (low if low.bit_count() == 1 else 0)  # machines have 1, 2, 4 or 8 NICs for GPUs
     if ranks and low >= ranks and low % ranks == 0 and high < low + ranks:
         return  # hosts with fewer NICs have all those for their GPUs, and the others extra ones for storage
+    fewer = [host for host in ordered if counts[host] < high]
+    is_divided = 1 < len(fewer) > len(counts) // 8  # else one of many, or one of two, is worse off than the others
+    if is_divided and _are_of_kinds(facts, counts):
+        return
     is_shown = any(kind.net != "Socket" for kind in facts.inter_host_net_paths().kinds)
     named = {"low": low, "high": high, "by_host": [f"{host} {counts[host]}" for host in ordered]}
-    named |= {"listed only": not is_shown, "guessed": is_shown, "severe": is_shown and high >= _SEVERE * max(low, 1)}
-    lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
-    yield Hit(lines, named)
+    is_severe = is_shown and not is_divided and high >= _SEVERE * max(low, 1)
+    named |= {"listed only": not is_shown, "guessed": is_shown, "divided": is_divided, "severe": is_severe}
+    lines = [notice for host in (*fewer[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
+    yield Hit(lines, named, [rank for host in peers if host.name in fewer for rank in host.ranks], fewer)
+
+
+def _are_of_kinds(facts: Facts, counts: Mapping[str, int]) -> bool:
+    """Return whether the bus ids of GPUs show a kind of machine for each number of NICs, of several hosts each."""
+    ids = facts.bus_ids()
+    kinds = Counter((ids[host], number) for host, number in counts.items() if None not in ids.get(host, (None,)))
+    is_each_alike = len({machine for machine, _ in kinds}) == len(set(counts.values())) == len(kinds)
+    return is_each_alike and kinds.total() == len(counts) and min(kinds.values()) > 1
 
 
 def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
@@ -431,7 +445,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
         if len(kinds) != 1 or not used:
             continue  # no list, or lists for single ranks
         devices = {device[0]: device for device in kinds.pop()}
-        if not used.keys() <= devices.keys() or len(devices) > gpus:
+        most = gpus * (machine.port_nics if machine and machine.gpus == gpus else 1)
+        if not used.keys() <= devices.keys() or len(devices) > most:
             continue
         links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
         unused = {
@@ -439,13 +454,14 @@ def idle_nics(facts: Facts) -> list[Idle]:
             for index, device in devices.items()
             if index not in used and device[-1] in links and device[1] not in names
         }
-        # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each of at
-        # least four GPUs, but all ranks in the log use the same one.
+        # A comparable host uses these NICs, the machine type has that many for NCCL or for a port, or there is one for
+        # each of at least four GPUs, but all ranks in the log use the same one.
         ports, shared = len(unused) + len(used), _shared_nics(facts).get(name)
         is_alone = shared is not None and shared.ranks == one.ranks
         meant = (
             any(unused.keys() <= nics for nics in usual.get(one.alike, ()))
             or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
+            or gpus < ports <= most
             or (is_alone and ports == gpus >= 4)
         )
         if len(unused) > one.absent:

@@ -11,7 +11,17 @@ from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, impact, networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, global_ranks, hosts_in, once, ranks_in
+from nccl_inspect.judging.facts import (
+    ENDS,
+    HOSTS,
+    RANKS,
+    evidence_of_settings,
+    global_ranks,
+    hosts_in,
+    nics_used,
+    once,
+    ranks_in,
+)
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
@@ -451,16 +461,28 @@ def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
     comms = [comm for comm in facts.job.communicators if comm.channels]
     if not limits or networks.is_google_network(facts):
         return
-    limited = [(setting, comm.id) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    limited = [(setting, comm) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    short = [(setting, comm) for setting, comm in limited if not _has_enough(facts, comm)]
     if limited or not comms:
-        named = {"comms": [comm for _, comm in limited], "perhaps required": networks.may_be_google_network(facts)}
-        settings = [one for one in limits if not comms or any(one is setting for setting, _ in limited)]
+        named = {
+            "comms": [comm.id for _, comm in short or limited],
+            "perhaps required": networks.may_be_google_network(facts),
+            "enough": limited and not short,
+        }
+        settings = [one for one in limits if not comms or any(one is setting for setting, _ in short or limited)]
         yield Hit([], named, settings=settings)
+
+
+def _has_enough(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Return whether a communicator has the channels that NVLink needs, or between hosts one for each NIC of a host."""
+    nics = max((len(networks.cards_of(listed)) for listed in networks.card_lists(facts)), default=0)
+    needed = 0 if _is_local(comm) else min(nics, comm.local_ranks or 0)
+    return (comm.channels or 0) >= (needed or _USUAL)
 
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
-_FEW = 4  # NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)
+_FEW, _USUAL = 4, 24  # NCCL's numbers over shared memory, and between GPUs on an NVSwitch: any number of A100 to H200
 _BOARD = 8  # this many GPUs that are all connected to each other have an NVSwitch
 _LINKS = 12  # links of an A100; a GPU with all its links to every other GPU is on an NVSwitch
 
@@ -475,16 +497,21 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
         named = {"channels": comm.channels, "comm": comm.id}
-        is_local = len(comm.hosts) == 1 and comm.nnodes in (None, 1)
+        is_local = _is_local(comm)
         switched = is_local and _is_on_nvswitch(facts, comm, paths)
         if switched is None:
             unknown.append(Hit(named={**named, "unknown link": True}))
         elif switched or (nics := None if is_local else _nics(facts, comm, paths)):
             lines = [*comm.layout.channels(), *comm.evidence[:2], *paths.first_lines()[:2]]
             ranks = global_ranks(comm, range(comm.nranks))
-            yield Hit([], named | {"nics": 0 if switched else nics}, ranks, comm.hosts, lines, paths)
+            named |= {"nics": 0 if switched else nics, "counted": not switched and not _known_nics(facts)}
+            yield Hit([], named, ranks, comm.hosts, lines, paths)
             return
     yield from unknown[:1]
+
+
+def _is_local(comm: CommunicatorInfo) -> bool:
+    return len(comm.hosts) == 1 and comm.nnodes in (None, 1)
 
 
 def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
@@ -505,16 +532,31 @@ def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> b
 def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
     """Return the network devices of a node, if whole nodes have fewer channels than that.
 
-    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs.
+    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs. Of a machine that
+    is not known those count that hosts use, if other communicators have as many channels.
     """
-    machine = facts.platform
-    if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
-        return None
-    whole = comm.local_ranks == machine.gpus
+    gpus, devices = facts.platform and facts.platform.gpus, _known_nics(facts)
+    if not devices:
+        gpus, used, most = _shown_nics(facts)
+        devices = min(gpus, *(used.get(host, 0) for host in comm.hosts))
+        devices = devices if devices <= most else 0
     net = paths.where(lambda kind: kind.transport == "NET")
     slow = any(kind.net == "Socket" or kind.transport == "SHM" for kind in paths.kinds)
-    devices = min(machine.nics, machine.gpus)
-    return devices if whole and net and not slow and comm.channels < devices else None
+    return devices if comm.local_ranks == gpus and net and not slow and (comm.channels or devices) < devices else None
+
+
+@once
+def _shown_nics(facts: Facts) -> tuple[int, dict[str, int], int]:
+    """Return the most ranks of a host, the number of NICs that each uses, and the most channels."""
+    used = {host: len(nics) for host, nics in nics_used(facts.inter_host_rdma_paths()).items()}
+    channels = (comm.channels or 0 for comm in facts.job.communicators)
+    return max((len(host.ranks) for host in facts.job.hosts), default=0), used, max(channels, default=0)
+
+
+def _known_nics(facts: Facts) -> int:
+    """Return the network devices for the GPUs of a node of the platform; 0 where they are not known."""
+    machine = facts.platform
+    return min(machine.nics or 0, machine.gpus or 0) if machine else 0
 
 
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
