@@ -365,8 +365,7 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
     is_over = usage.is_over(job) or not job.communicators
     doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
     # Ranks of the world have no line in the log, so that their paths are unknown.
-    lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
-    doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
+    doubts |= job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
     judged = all(kind.verdict != "unknown" for kind in job.paths.kinds) if job.paths else _is_alone(job)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 
