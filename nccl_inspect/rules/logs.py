@@ -106,6 +106,12 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"missing": missing, "where": where, "file": is_file, "mute": mute})
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unready", "unfinished")})
+        elif job.rank_space != "global" and (
+            absent := [comm for comm in job.communicators if len(comm.started) < comm.nranks]
+        ):
+            first = absent[0]
+            named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
+            yield Hit(named=named)
     elif (
         is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, beginning))
     ):
