@@ -370,11 +370,14 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
 
 
 def _lacks_ranks(job: Job) -> bool:
-    """Return whether ranks have no line in the log, so that their paths are unknown."""
+    """Return whether ranks have no line in the log, so that their paths are unknown.
+
+    Without START, which names the communicator, two of its members may look like those of two.
+    """
     if job.rank_space == "global":
         return len(job.ranks_seen) < (job.world_size or 0)
     if job.communicators:
-        return any(len(comm.started) < comm.nranks for comm in job.communicators)
+        return any(comm.announced and len(comm.started) < comm.nranks for comm in job.communicators)
     return not {rank for pair in job.paths.distinct("src", "dst") for rank in pair}.issubset(job.ranks_seen)
 
 

@@ -107,7 +107,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unready", "unfinished")})
         elif job.rank_space != "global" and (
-            absent := [comm for comm in job.communicators if len(comm.started) < comm.nranks]
+            absent := [one for one in job.communicators if one.announced and len(one.started) < one.nranks]
         ):
             first = absent[0]
             named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
