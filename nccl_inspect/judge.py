@@ -364,11 +364,21 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
     # A peer closed a connection of a communicator that was not finalized.
     is_over = usage.is_over(job) or not job.communicators
     doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
-    # Ranks of the world have no line in the log, so that their paths are unknown.
-    lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
-    doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
+    doubts |= _lacks_ranks(job)
     judged = all(kind.verdict != "unknown" for kind in job.paths.kinds) if job.paths else _is_alone(job)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
+
+
+def _lacks_ranks(job: Job) -> bool:
+    """Return whether ranks have no line in the log, so that their paths are unknown.
+
+    Without START, which names the communicator, two of its members may look like those of two.
+    """
+    if job.rank_space == "global":
+        return len(job.ranks_seen) < (job.world_size or 0)
+    if job.communicators:
+        return any(comm.announced and len(comm.started) < comm.nranks for comm in job.communicators)
+    return not {rank for pair in job.paths.distinct("src", "dst") for rank in pair}.issubset(job.ranks_seen)
 
 
 def _is_alone(job: Job) -> bool:

@@ -394,12 +394,16 @@ def half_connected(facts: Facts) -> Selection:
 
 @once
 def last_to_connect(facts: Facts) -> set[int]:
-    """Return the ranks that have not connected what most others of a communicator have: the log ends meanwhile."""
+    """Return the ranks that have not connected what others of a communicator have: the log ends meanwhile.
+
+    Where all connections are there, the line that says so must be missing of the fewer ranks.
+    """
     late: set[int] = set()
     for comm in facts.job.communicators if _may_end_early(facts) else ():
         rest = set(range(comm.nranks)) - set(comm.connected)
-        if comm.state == "complete" and len(comm.completed) == comm.nranks and 0 < len(rest) <= len(comm.connected):
-            late |= global_ranks(comm, rest)
+        is_open = comm.behind or (comm.state == "complete" and len(rest) <= len(comm.connected))
+        if is_open and len(comm.completed) == comm.nranks:
+            late |= global_ranks(comm, rest.union(comm.behind))
     return late
 
 
@@ -427,7 +431,8 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
     """Return what shows that the log ends before ranks did what others have done; empty where nothing does.
 
     ``halves`` are paths of which one end has no line, ``late`` the ranks that have not connected, ``unended`` those
-    that have not destroyed a communicator, and ``unfinished`` names one that no rank finished, whatever is done below.
+    that have not destroyed a communicator, and ``unready`` those that have not finished the initialization of
+    ``unfinished``, whatever is done below.
     """
     job = facts.job
     if (halves := half_connected(facts)) or last_to_connect(facts):
@@ -438,9 +443,13 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
     unended = {rank for comm, left in few for rank in global_ranks(comm, left)}
     if unended:
         return {"unended": unended}
-    begun = (comm for comm in comms if not (comm.completed or comm.ended or comm.connected) and facts.paths_of(comm))
-    unfinished = next((comm.id for comm in begun if not facts.with_event(events.NcclTestResult)), None)
-    return {"unfinished": unfinished} if unfinished else {}
+    if facts.with_event(events.NcclTestResult):
+        return {}
+    for comm in comms:
+        unready = set(comm.announced).difference(comm.completed, comm.ended)
+        if unready and facts.paths_of(comm):
+            return {"unready": global_ranks(comm, unready), "unfinished": comm.id}
+    return {}
 
 
 def is_local_p2p(facts: Facts) -> bool:

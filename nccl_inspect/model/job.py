@@ -76,6 +76,8 @@ class CommunicatorInfo(Deferring):
     """Communicator ranks whose connections are there, as far as the log shows that they began to make some."""
     unconnected: list[int] = field(default_factory=list)
     """Communicator ranks that began to connect rings or trees, if none says that all connections are there."""
+    behind: list[int] = field(default_factory=list)
+    """Communicator ranks that have yet to connect what others have, as their lines show."""
     ended: list[int] = field(default_factory=list)
     """Communicator ranks that destroyed or aborted it."""
     incomplete_rings: list[int] = field(default_factory=list)

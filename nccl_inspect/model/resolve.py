@@ -332,6 +332,7 @@ class _Builder:
             completed=share([member.rank for member in by_rank if member.completed]),
             connected=share(rings_and_trees.connected_ranks(comm)),
             unconnected=share(rings_and_trees.unconnected_ranks(comm)),
+            behind=share(rings_and_trees.ranks_behind(comm)),
             ended=share([member.rank for member in by_rank if member.ended]),
             reused_id=next(reused, None) or "",
             nnodes=comm.nnodes,

@@ -649,7 +649,9 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     clue = next(filter(_is_end, job.findings), None) if is_open else None
     located = next(_list_located(lead, job), lead) if lead else clue
     index = Places(job)
-    ranks = culprit_ranks(located) if located else notice.ranks if notice else []
+    ranks = _list_missed(job) if clue and located is clue else None  # the others only wait for them
+    if ranks is None:
+        ranks = culprit_ranks(located) if located else notice.ranks if notice else []
     places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
     if located and len(places) == len(located.hosts) == 1 and not (places[0].host or _is_missed(places[0], job)):
         places = [places[0].with_fields(host=located.hosts[0])]  # a launcher names it
@@ -667,6 +669,14 @@ def make_head(job: Job, is_now: bool = False) -> Head:
         do=step or (clue.confirm if clue else ""),
         places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
+
+
+def _list_missed(job: Job) -> list[int] | None:
+    """Return the few ranks that have not begun where the log ends; none where their numbers are those of a group."""
+    wait = job.waiting
+    if not (wait and 0 < len(wait.missing) < len(wait.waiting)):
+        return None
+    return wait.missing if wait.nranks == job.world_size else []
 
 
 def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:

@@ -105,7 +105,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
             yield _stuck(facts, comm, named, ranks)
         else:
             evidence = at_end.evidence(facts) or comm.evidence[:2]
-            yield _cut(facts, "cut", ranks, evidence, named=named)
+            yield _cut(facts, "cut", ranks, evidence, comm.hosts if comm.parent else None, named)
         return  # what follows the first stuck communicator waits for it
 
 

@@ -95,17 +95,23 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     if len(job.paths) and job.excerpt:
         yield Hit(named={"excerpt": True})
     elif len(job.paths):
-        may_lack = job.rank_space == "global" and all(one.ranks for one in job.last_lines)
-        missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
+        missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if job.rank_space == "global" else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
             homes = at_end.homes(facts)
             few = [rank for rank in sorted(missing)[:2] if rank in homes]
             places = ["rank {}: host {}, local rank {}".format(rank, *homes[rank]) for rank in few]
             where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
-            yield Hit(named={"missing": missing, "where": where, "file": is_file})
+            mute = at_end.idle_processes(facts)
+            yield Hit(named={"missing": missing, "where": where, "file": is_file, "mute": mute})
         elif late := at_end.find_stragglers(facts):
-            yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unfinished")})
+            yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unready", "unfinished")})
+        elif job.rank_space != "global" and (
+            absent := [one for one in job.communicators if one.announced and len(one.started) < one.nranks]
+        ):
+            first = absent[0]
+            named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
+            yield Hit(named=named)
     elif (
         is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, beginning))
     ):

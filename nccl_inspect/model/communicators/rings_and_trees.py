@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from operator import itemgetter, ne
+from functools import partial, reduce
+from operator import itemgetter, ne, or_
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -158,8 +158,11 @@ def ring_gdr(comm: Communicator) -> bool | None:
 
 
 def _connections(comm: Communicator) -> list[events.Connected]:
-    steps = [step.event for member in comm.members.values() for step in member.connected]
-    return [event for event in steps if isinstance(event, events.Connected)]
+    return [line for member in comm.members.values() for line in _list_lines(member)]
+
+
+def _list_lines(member: Member) -> list[events.Connected]:
+    return [step.event for step in member.connected if isinstance(step.event, events.Connected)]
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
@@ -249,6 +252,36 @@ def unconnected_ranks(comm: Communicator) -> list[int]:
     if any(member.connected for member in comm.members.values()):
         return []
     return sorted(rank for rank, member in comm.members.items() if _join_bursts(member) and not _is_connected(member))
+
+
+def ranks_behind(comm: Communicator) -> list[int]:
+    """Return the ranks that have yet to connect what others have, as their lines show.
+
+    They lack a line that others have, and some of their channels; or connections of rings and trees follow their last
+    line. Where they do on all ranks, it is the line that is missing (MSCCL makes connections without one).
+    """
+    known = {line.what for line in _connections(comm)}
+    members = comm.members.values() if known else ()
+    most = 0 if all(member.connected for member in members) else max(map(_channels, members))
+    behind = sorted(member.rank for member in members if _is_behind(member, known, most))
+    return behind if len(behind) < comm.nranks else []
+
+
+def _is_behind(member: Member, known: set[str], most: int) -> bool:
+    done = max(member.completed.place if member.completed else 0, member.went_on)
+    bursts = _join_bursts(member)
+    if member.ended or (bursts and all(burst.last < done for burst in bursts)):
+        return False
+    if not member.connected:
+        return bool(bursts) and (len(known) > 1 or _channels(member) != most)
+    last = member.connected[-1].place
+    is_open = any(burst.key.conn == 0 and burst.last > last for burst in bursts)
+    return is_open or not known.issubset(line.what for line in _list_lines(member))
+
+
+def _channels(member: Member) -> int:
+    """Return a bit for each channel that its rings and trees have."""
+    return reduce(or_, [edge.channels for burst in _join_bursts(member) for edge in burst.edges.values()], 0)
 
 
 def state(comm: Communicator) -> str:
