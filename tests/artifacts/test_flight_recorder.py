@@ -137,7 +137,7 @@ def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_dumps_accuse_if_a_time_agrees(tmp_path: Path) -> None:
-    """Dumps name no process and no communicator: if no line has a date, the log must have been written when they were."""
+    """Dumps name no process and no communicator: where no line has a date, the log was written when they were."""
     made = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW - 1) * SECOND)]
     waits = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=NOW * SECOND)]
     beside(tmp_path, {0: waits, 1: waits, 2: waits, 3: made})
