@@ -155,7 +155,7 @@ def normal(line: bytes) -> bytes:
 
 
 def narrow(text: bytes, least: int = 1) -> bytes:
-    """Return lines with one blank before ``NCCL`` where all that have it, and at least so many, have more."""
+    """Return lines with one blank before ``NCCL`` where each that has it, of at least this many, has more."""
     at = text.find(MARK)
     if text[max(0, at - 1) : max(0, at)] != b" " or _ONE_BLANK.search(text):
         return text  # a line among others was torn there
