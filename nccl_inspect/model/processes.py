@@ -402,7 +402,7 @@ def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
     if not torn:
         return logs
     # Where nearly all is said by others that say much, a line or two without an error name a process by a torn host or
-    # id: a process says more than that before it has a communicator. In lines torn often, such names outnumber the others.
+    # id: a process says more than that before it has a communicator. Torn often, they outnumber the others.
     sizes = [len(log.steps) + len(log.notes) for log in logs]
     if sum(size for size in sizes if size >= _USUAL) > _NEARLY_ALL * sum(sizes):
         logs = [
