@@ -134,6 +134,7 @@ class Dump(Record):
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
     enqueued: dict[str, int] = field(default_factory=dict)
     """The last collective of each group that this rank has called, by ``pg_status``; of groups without P2P calls."""
+    release: str = ""  # of NCCL, as this process had loaded it
     is_partial: bool = False  # whether earlier calls were overwritten, or calls left out
     active_ns: int = 0
     """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
@@ -187,7 +188,7 @@ def read(name: str, data: bytes) -> Dump:
             raise ValueError("it has no list of entries")
         match = _RANK_IN_NAME.search(name.rpartition("/")[2])
         rank = int(match[1]) if match and len(match[1]) < 8 else None
-        dump = Dump(name=name, rank=rank)
+        dump = Dump(name=name, rank=rank, release=_text(document.get("comm_lib_version")))
         for key, about in _entries(document.get("pg_config")):
             own, ranks = _text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text
             listed = ranks if isinstance(ranks, str) else " ".join(map(_text, _list(ranks)))

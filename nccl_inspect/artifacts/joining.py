@@ -23,6 +23,7 @@ from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.jobs import find_earlier_runs
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import nvidia_smi
+from nccl_inspect.model.versions import is_inferred, order
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Record
@@ -46,7 +47,7 @@ def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) 
         identity = identify(artifact)
         why = contradiction(identity, traits) if strength(identity, traits) == NEVER else None
         checked.append(set_aside(artifact, why) if why else artifact)
-    for find_others in (_find_reruns, _find_older):
+    for find_others in (_find_other_releases, _find_reruns, _find_older):
         dumps = {place: one.value for place, one in enumerate(checked) if one.reader == _READER and one.value}
         for place, why in find_others(dumps, job) if dumps else ():
             checked[place] = set_aside(checked[place], why)
@@ -384,6 +385,15 @@ class _Timeout(NamedTuple):
     numel: int | None
     is_later: bool  # whether it may have begun after the rank wrote its dump
     began: float | None  # when, in seconds of the day, by the clock of its host
+
+
+def _find_other_releases(dumps: Mapping[int, Dump], job: Job) -> Iterator[tuple[int, str]]:
+    """Yield all dumps where each is of a release that no process of the log has; one of several may be the defect."""
+    known = {order(release) for release in job.nccl_versions if not is_inferred(release)}
+    of_dumps = {place: order(dump.release) for place, dump in dumps.items()}
+    if known and all(of_dumps.values()) and known.isdisjoint(of_dumps.values()):
+        of_log = _some(sorted(job.nccl_versions))
+        yield from ((place, f"of NCCL {dump.release}; the log is of {of_log}") for place, dump in dumps.items())
 
 
 def _find_older(dumps: Mapping[int, Dump], _job: Job) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import chain, repeat
 
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
@@ -21,6 +22,7 @@ from nccl_inspect.util.text import DIGITS, decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
+_SHORT_LEAD = 4
 _CUT_FROM = 900  # bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included
 _TORN_FROM = 12  # bytes of the shortest beginning that shows which message it is of
 _CUT_TO = 4096  # and of the longest one
@@ -61,6 +63,8 @@ class Grammar:
         """The same with needles, as far as they have been needed."""
         self._named: dict[tuple[str, str], Production] = {}  # by dialect and name, made on first use
         self._loose: list[Production] = []
+        self._squeezed: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
+        """By the first bytes, with leads and needles, all without blanks and quotation marks; made on first use."""
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
         self.traced: list[Production] = []  # productions of other programs that only match the end of a traceback
@@ -152,6 +156,7 @@ class Grammar:
         return next(filter(None, map(self._parse, _texts(message))), None)
 
     def _parse(self, message: bytes) -> Parsed | None:
+        is_open = message.rstrip()[-1:] == b":"  # what it says may be in the next line
         for size in _LEAD_SIZES:
             begins = message[:size]
             if begins in self._by_lead:
@@ -162,11 +167,27 @@ class Grammar:
                     needled.sort(key=lambda entry: entry[1] in entry[0])
                     self._needled[begins] = needled
                 for lead, needle, production in needled:
-                    if needle in message and message.startswith(lead) and (match := production.fit(message)):
+                    match = production.fit(message) if needle in message and message.startswith(lead) else None
+                    if match and not (is_open and production.lacks_end(match)):
                         return _make_parsed(production, message, match)
         for production in self._loose:
             if production.needle in message and (match := production.fit(message)):
                 return _make_parsed(production, message, match)
+        return None
+
+    def parse_respaced(self, message: bytes) -> Parsed | None:
+        """Return what a text is but for blanks and quotation marks that somebody changed on the way."""
+        if not self._squeezed:
+            entries = [entry for among in self._by_lead.values() for entry in among] + [(b"", p) for p in self._loose]
+            for lead, needle, production in ((_squeeze(lead), _squeeze(p.needle), p) for lead, p in entries):
+                begins = lead[:_SHORT_LEAD] if len(lead) >= _SHORT_LEAD else b""
+                self._squeezed.setdefault(begins, []).append((lead, needle, production))
+        message = b" ".join(message.split())
+        squeezed = _squeeze(message)
+        for lead, needle, production in chain(*map(self._squeezed.get, (squeezed[:_SHORT_LEAD], b""), repeat([]))):
+            text = production.respace(message) if squeezed.startswith(lead) and needle in squeezed else None
+            if text and (match := production.match(text)) and not (text.endswith(b":") and production.lacks_end(match)):
+                return _make_parsed(production, text, match)
         return None
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
@@ -220,6 +241,10 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
         return (line,)
     text = line.rstrip()
     return (line, text) if len(line) - len(text) == 1 else (text, text + b" ", line)
+
+
+def _squeeze(text: bytes) -> bytes:
+    return text.translate(None, b" \t\r\n'\"`")
 
 
 def _leads(line: str) -> set[bytes]:

@@ -502,6 +502,14 @@ _PATTERN_TOKEN = compile_later(
 _NEVER = b"(?!"  # opens a negative lookahead, which a message that ends there satisfies
 
 
+_SPACING = compile_later(r"(?:\\ )*(?<!\?):\\ |(?:\\ )+|['\"`]")  # in what :class:`Shape` writes
+
+
+def loosen(pattern: str) -> str:
+    """Return the pattern of messages with single blanks that differ in those before a colon, and in quotes only."""
+    return _SPACING.sub(lambda sign: r" ?: " if ":" in sign[0] else " " if " " in sign[0] else "['\"`]", pattern)
+
+
 @lru_cache(maxsize=256)
 def beginning(pattern: bytes) -> Callable[[bytes, int], bool]:
     """Return a test whether bytes up to a place can begin a message that a pattern matches: ``re`` has no such matches.

@@ -222,6 +222,20 @@ class Production:
         match = self.match(message)
         return self.shape.values(match) if match else None
 
+    def lacks_end(self, match: re.Match[bytes]) -> bool:
+        """Return whether the last field of a matched message is empty."""
+        is_field = isinstance(self.nodes[-1], notation.Field)
+        return is_field and not match[self.shape.fields[-1][2]].strip()
+
+    @cached_property
+    def _loose(self) -> re.Pattern[bytes]:
+        return re.compile(notation.loosen(self.shape.pattern).encode(), re.DOTALL)
+
+    def respace(self, message: bytes) -> bytes | None:
+        """Return a message as this shape prints it; None if it differs in more than blanks and quotation marks."""
+        match = self._loose.fullmatch(message)
+        return self.render(match) if match else None
+
     def count_matched(self, message: bytes) -> int:
         """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
         fits = notation.beginning(self.shape.pattern.encode())

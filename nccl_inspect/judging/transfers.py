@@ -50,6 +50,13 @@ def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
     return peers - heard.union(host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks))
 
 
+def find_hub(facts: Facts, failed: list[Notice]) -> str | None:
+    """Return the only host that transfers between several pairs of hosts have in common; None where there is none."""
+    pairs = {frozenset((transfer.host, transfer.peer)) for transfer in failed_transfers(facts, failed)}
+    common = frozenset.intersection(*pairs) if len(pairs) > 1 else frozenset()
+    return next(iter(common)) if len(common) == 1 else None
+
+
 def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
     """Pairs of hosts with connections and without failed transfers.
 

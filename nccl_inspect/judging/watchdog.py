@@ -18,7 +18,7 @@ from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
-from nccl_inspect.util.times import glog_seconds, line_seconds
+from nccl_inspect.util.times import are_near, glog_seconds, line_seconds
 from nccl_inspect.util.wording import conjugate, list_words, ranks_word
 
 if TYPE_CHECKING:
@@ -300,21 +300,22 @@ def all_standstills(facts: Facts) -> list[Standstill]:
 def is_of_run(facts: Facts) -> bool:
     """Return whether a time shows that dumps are of the run in the log: they name no processes or communicators.
 
-    Lines with a date were printed within a day of the last calls and not after the first ones, or the log was not last
-    written before that. What the log says of calls that timed out was compared with the dumps before.
+    Lines with a date were printed within a day of the last calls and not after the first ones, or the log was last
+    written then; where nobody knows when, as in an archive, both were packed together. What the log says of calls that
+    timed out was compared with the dumps before.
     """
     active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
-    if waits(facts) or not active:
+    if waits(facts) or active < _NO_TIME:
         return True
     if _began_before(facts):
         return False
     day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
     texts = [last.time for last in facts.job.last_lines if last.time]
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
-    if any(is_near(day, text) for text in texts):
+    if any(is_near(day, text) or are_near(line_seconds(day), line_seconds(text)) for text in texts):
         return True
     written = [when for source in facts.job.sources if (when := ages.write_time(source.name) or 0) > _NO_TIME]
-    return not written or any(when >= active - _DAY for when in written)  # a copy is younger
+    return not written or any(abs(when - active) <= _DAY for when in written)
 
 
 def _began_before(facts: Facts) -> bool:

@@ -380,7 +380,7 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
 
 _FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where another one has many
 _BUILT_IN = ("IB", "Socket")
-_USUAL = 10  # lines that most processes print
+_USUAL, _NEARLY_ALL = 10, 0.75  # lines that a process prints at least, and what all such have of all lines
 _Way: TypeAlias = tuple[object, ...]
 _way = attrgetter("transport", "mechanism", "net", "read", "gdr", "gdr_pci")
 """What of a connection the ways of a process have in common with those of others."""
@@ -391,10 +391,10 @@ def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
     torn = {index for index, source in fold.sources_by_number.items() if source.counts.is_torn}
     if not torn:
         return logs
-    # Where others say much, a line or two without an error name a process by a torn host or id: a process says more
-    # than that before it has a communicator.
-    sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
-    if sizes and sizes[len(sizes) // 2] >= _USUAL:
+    # Where nearly all is said by others that say much, a line or two without an error name a process by a torn host or
+    # id: a process says more than that before it has a communicator. Torn often, they outnumber the others.
+    sizes = [len(log.steps) + len(log.notes) for log in logs]
+    if sum(size for size in sizes if size >= _USUAL) > _NEARLY_ALL * sum(sizes):
         logs = [
             log
             for log in logs
@@ -439,9 +439,10 @@ class _Damage:
             if isinstance(step, Step):
                 steps += [] if self._is_no_network(step.event) else [ends.get(id(step), step)]
                 continue
-            edges = {key: edge for key, edge in step.edges.items() if not self._is_damage(log.process, edge)}
-            if edges:
-                steps.append(step if len(edges) == len(step.edges) else replace(step, edges=edges))
+            texts = sorted(map(_connection, step.edges.values()))
+            kept = {key: edge for key, edge in step.edges.items() if not self._is_damage(log.process, edge, texts)}
+            if kept:
+                steps.append(step if len(kept) == len(step.edges) else replace(step, edges=kept))
         notes = {  # but for those that others state in other words only
             key: note
             for key, note in log.notes.items()
@@ -449,10 +450,14 @@ class _Damage:
         }
         return replace(log, steps=steps, notes=notes)
 
-    def _is_damage(self, process: Process, edge: Edge) -> bool:
+    def _is_damage(self, process: Process, edge: Edge, texts: Sequence[str]) -> bool:
+        """Return whether an edge is one of a torn line; ``texts`` has those of all edges beside it, in order."""
         if edge.lines > 1 or source_and_line(edge.place)[0] not in self._doubtful:
             return False
-        if self._is_no_network(edge.event):
+        # Of the same connection another channel says more: the end of this line was cut off.
+        more = _connection(edge) + "/"
+        after = bisect_right(texts, more)
+        if self._is_no_network(edge.event) or (after < len(texts) and texts[after].startswith(more)):
             return True
         # No sound line names this way: of the process, or of any if it has none of this transport.
         own = {way for way in self._ways_of.get(process, ()) if way[0] == edge.event.transport}
@@ -470,6 +475,10 @@ class _Damage:
     def _is_doubtful(self, lines: int, place: int) -> bool:
         source, line = source_and_line(place)
         return lines == 1 and line in self._doubtful.get(source, ())
+
+
+def _connection(edge: Edge) -> str:
+    return edge.event.message.partition(" : ")[2]
 
 
 def _kind(note: Note) -> tuple[str, str] | None:

@@ -33,6 +33,11 @@ def infer(ranges: Iterable[str]) -> str | None:
     return None
 
 
+def is_inferred(release: str) -> bool:
+    """Return whether a release is what :func:`infer` says, not what a line states."""
+    return release.endswith("(inferred)")
+
+
 def read_torch_version(text: str) -> str:
     """Return a release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for 21.0.3."""
     major, minor, patch = (*order(text), 0, 0, 0)[:3]

@@ -353,9 +353,9 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     refused = facts.notices("nccl/ib-modify-qp-failed")
     connecting = [one for one in refused if value(one, "errno") == errno.ETIMEDOUT]
     lost = facts.completions(transfers.UNANSWERED)
-    lost = (
-        [] if transfers.silent_peers(facts, lost) else lost
-    )  # a fabric fails both ways; here a process or a host was lost
+    # A fabric fails both ways, and not for one of the hosts only; here a process, a host or its card was lost.
+    if transfers.silent_peers(facts, lost) or transfers.find_hub(facts, lost):
+        lost = []
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: bool(failed))

@@ -217,6 +217,9 @@ class Excerpt:
         if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
             self._scanner.scan(lines, counts, sink)
             return
+        block = b"\n".join(lines)
+        if (narrow := decoration.narrow(block)) is not block:
+            lines, self.read = narrow.split(b"\n"), self.read + 1
         rows: list[tuple[int, Origin, Text]] = []
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
         plain = [self._strip_decoration(text) for *_, text in rows]
@@ -250,6 +253,8 @@ class Excerpt:
             whole = (
                 begun.get(number) if number not in anew else self._read_begun_warning(text) if number in torn else None
             )
+            if text.parsed is None and (respaced := self._grammar.parse_respaced(text.message)):
+                whole = Text(text.level, text.message, respaced)
             if whole:
                 text = whole
                 counts.typed_lines += 1

@@ -336,6 +336,8 @@ class Scanner:
             message = envelopes.without_entities(message)
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
+        if parsed is None and level == b"WARN" and not glued:
+            parsed = self._grammar.parse_respaced(message)
         if parsed:
             self.productions.add(parsed.production)
         text = Text(intern(level.decode("ascii")), message, parsed, glued)

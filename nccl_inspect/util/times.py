@@ -90,6 +90,16 @@ def line_seconds(line: str) -> float | None:
     return _seconds(_DATED.search(line, 0, _BEGINNING) or _GLOG.search(line, 0, _BEGINNING))
 
 
+def are_near(first: float | None, second: float | None) -> bool:
+    """Return whether two times of :func:`line_seconds` are within a day, in any year."""
+    gap = abs(first - second) if first is not None and second is not None else _LONGEST
+    return min(gap, abs(_YEAR - gap)) <= _DAY
+
+
+_DAY = 86_400.0
+_YEAR = 12 * 31 * _DAY  # as `line_seconds` counts
+
+
 def _seconds(match: Match[str] | None) -> float | None:
     if match is None:
         return None

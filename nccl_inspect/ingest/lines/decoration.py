@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import MARK
+from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
 
 PASTE = 1 << 17  # bytes of the longest text that may be an excerpt; what is longer is a log
@@ -90,6 +91,7 @@ _COLOR = compile_later(rb"(?:\^\[|\\(?:e|033|x1[bB]|u001[bB])|\xe2\x90\x9b)?\[\d
 """A colour whose escape was lost, or was written in letters."""
 _ESCAPED = compile_later(rb"\\([_*\[\]<>#()~`|.!{}+-])")  # a sign that Markdown would take for its own
 _BLANKS = compile_later(rb"(?<=\S) {2,}")
+_COLON = compile_later(rb"(?<=[\w)\]]) ?: (?=\S)")
 _BREAKS = compile_later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)  # what stands for a line end
 _BLANK = compile_later(rb"(?<=\S) +(?=\S)")
 _MOST_WORDS = 64
@@ -152,13 +154,28 @@ def normal(line: bytes) -> bytes:
     return line.strip()
 
 
+def narrow(text: bytes, least: int = 1) -> bytes:
+    """Return lines with one blank before ``NCCL`` where each that has it, of at least this many, has more."""
+    at = text.find(MARK)
+    if text[max(0, at - 1) : max(0, at)] != b" " or _ONE_BLANK.search(text):
+        return text  # a line among others was torn there
+    narrow, several = _WIDE.subn(MARK, text)
+    return narrow if several >= least else text
+
+
+_ONE_BLANK, _WIDE = (compile_later(blanks + rb"NCCL (?=" + ANY + rb" )") for blanks in (rb"[^ \n] ", rb" {2,}"))
+
+
 def plainer(line: bytes) -> Iterator[bytes]:
     """Yield a line, and what it may have been before Markdown, a table or a typist changed it."""
     yield line
     if b"\\" in line and (less := _ESCAPED.sub(rb"\1", line)) != line:
         yield less
     if b"  " in line and 2 * len(_BLANKS.findall(line)) >= len(line.split()) - 1:  # one double blank is of a torn line
-        yield _BLANKS.sub(b" ", line)
+        line = _BLANKS.sub(b" ", line)
+        yield line
+    respaced = _COLON.sub(b": ", line), _COLON.sub(b" : ", line), line.replace(b"`", b"'")
+    yield from (text for text in respaced if text != line)
     if (arrows := _ARROW.sub(b"->", line)) != line:
         yield arrows
 
