@@ -52,7 +52,7 @@ DAMAGED = "damaged"
 UNKNOWN = "unknown"
 MADE = {
     FRAGMENT: FRAGMENT_LOG,
-    DAMAGED: "vm:1:1 [0]  NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n",
+    DAMAGED: "vm:1:1 [0 NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n",
     UNKNOWN: line(0, "a line that no release prints"),
     "one host": line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
     "one rank on each host": large_job.log(3, on_each=1).decode(),
