@@ -239,8 +239,13 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents += Table(facts, actors, end).incidents()
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
-    is_over |= any(finding.fatal and finding.confidence != _CONFIDENCES[-1] for finding in joined)
-    incidents = [one for one in incidents if is_over or _is_failure(one)]
+    fatal = (finding for finding in joined if finding.fatal and finding.confidence != _CONFIDENCES[-1])
+    quoted = {(line.source, line.order) for finding in fatal for line in finding.evidence}
+    incidents = [
+        one
+        for one in incidents
+        if is_over or _is_failure(one) or (one.line and (one.line.source, one.line.order) in quoted)
+    ]
     edges = Edges(actors, incidents)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
         for root in edges.roots:
