@@ -375,7 +375,11 @@ def _lacks_ranks(job: Job) -> bool:
     Without START, which names the communicator, two of its members may look like those of two.
     """
     if job.rank_space == "global":
-        return len(job.ranks_seen) < (job.world_size or 0)
+        seen = set(job.ranks_seen)
+        if not all(last.ranks for last in job.last_lines):  # the line that names the rank was lost: it connects
+            own = job.paths.where(lambda kind: kind.transport != "NET" or kind.ends("send"))
+            seen |= {src for (src,) in own.distinct("src")}
+        return len(seen) < (job.world_size or 0)
     if job.communicators:
         return any(comm.announced and len(comm.started) < comm.nranks for comm in job.communicators)
     return not {rank for pair in job.paths.distinct("src", "dst") for rank in pair}.issubset(job.ranks_seen)

@@ -224,7 +224,7 @@ class Production:
 
     def lacks_end(self, match: re.Match[bytes]) -> bool:
         """Return whether the last field of a matched message is empty."""
-        is_field = isinstance(self.nodes[-1], notation.Field)
+        is_field = isinstance(self.nodes[-1], Field)
         return is_field and not match[self.shape.fields[-1][2]].strip()
 
     @cached_property

@@ -396,7 +396,7 @@ def half_connected(facts: Facts) -> Selection:
 def last_to_connect(facts: Facts) -> set[int]:
     """Return the ranks that have not connected what others of a communicator have: the log ends meanwhile.
 
-    Where all connections are there, the line that says so must be missing of the fewer ranks.
+    Where all connections are there, the line that says so must be missing of fewer ranks than have it.
     """
     late: set[int] = set()
     for comm in facts.job.communicators if _may_end_early(facts) else ():

@@ -26,7 +26,7 @@ _CORE = 0x80  # the flag that the kernel adds to the signal in a status if it wr
 _ALONE = 2  # ranks of which Hydra names one, whichever ended first
 EXCEPTION = 1  # the exit code of Python after an exception
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
-_MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
+_MPI_ABORT = "MPI_Abort"
 GAVE_UP, LOST = "gave up", "lost"
 """Manners of ends: it lost another process, or timed out waiting for it; it is gone for an unknown reason."""
 _LAST_WORDS = (

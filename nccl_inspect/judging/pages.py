@@ -272,10 +272,10 @@ def _is_running(facts: Facts) -> bool:
 
 
 def _says(one: Thing, texts: str) -> bool:
-    """Return whether a message, the lines of a setting, the words for a path or a name contain one of several texts."""
+    """Return whether a message, that of a setting, the words for a path or a name contain one of several texts."""
     lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
     words = next((own for name in ("message", "detail", "name") if (own := getattr(one, name, ""))), "")
-    own = " ".join(line.text for line in lines) or str(words)
+    own = " ".join(line.text.rpartition("NCCL INFO ")[2] for line in lines) or str(words)  # a host may be called so
     return any(text in own for text in texts.split("¦"))
 
 

@@ -550,7 +550,7 @@ class Observer:
         return Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
 
     def _compare_peers(self) -> _Groups:
-        """Compare how many others the ranks of an all-to-all connect to, by their own lines: half is nearly all."""
+        """Compare how many others the ranks of an all-to-all connect to, by their own lines; half counts as all."""
         comms = self._facts.job.communicators
         for ranks, same in group_values((frozenset(global_ranks(one, one.completed)), one) for one in comms).items():
             paths, most = reduce(or_, map(self._facts.paths_of, same)), len(ranks) - 1

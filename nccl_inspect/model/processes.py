@@ -19,6 +19,7 @@ from typing import TypeAlias
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, CommInit, Event, NetworkInUse
+from nccl_inspect.ingest.lines.exceptions import TRACEBACK
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators import communicator
 from nccl_inspect.model.communicators.communicator import Communicator, ProcessMembers
@@ -270,12 +271,13 @@ def _goes_on(begun: set[str], steps: Iterable[Step | Burst]) -> bool:
 
 
 def raised_by(
-    sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
+    sources: Mapping[int, SourceCounts], processes: Sequence[ProcessMembers], ranks: Mapping[Process, list[int]]
 ) -> dict[tuple[str, int], int]:
     """Return the ranks of exceptions without a rank of their own, by source and number of the line.
 
     With a label they are those of the processes of which NCCL's lines have the same: a task of srun may have launched
-    several. Without one they are those of the only process that prints to their source.
+    several. Without one, below a traceback, they are those of the only process that prints to their source, if its
+    communicators did not end in order, and if all ranks print: else another one may have raised it.
     """
     labelled: dict[tuple[int, int], set[int]] = {}
     printers: dict[int, dict[Process, bool]] = {}
@@ -288,12 +290,18 @@ def raised_by(
             labelled.setdefault((first, log.opening.rank), set()).update(ranks.get(log.process, ()))
         for number in (first, last):
             printers.setdefault(number, {})[log.process] = is_done
+    size = max((member.init.nranks for process in processes for member in process.members), default=0)
+    is_whole = len({rank for process in processes for rank in ranks.get(process.log.process, ())}) >= size
     found: dict[tuple[str, int], int] = {}
     for number, source in sources.items():
         here = printers.get(number, {})
         alone = {rank for process in here for rank in ranks.get(process, ()) if list(here.values()) == [False]}
+        heads = [line for line, text in source.counts.tail if is_whole and TRACEBACK in text]
         for exception in source.raised:
-            candidates = alone if exception.rank is None else labelled.get((number, exception.rank), set())
+            is_below = any(line < exception.number for line in heads)
+            candidates = alone if is_below else set()
+            if exception.rank is not None:
+                candidates = labelled.get((number, exception.rank), set())
             if len(candidates) == 1:
                 found[source.name, exception.number] = next(iter(candidates))
     return found

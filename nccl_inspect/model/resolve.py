@@ -46,7 +46,7 @@ def resolve(fold: Fold, gathered: Gathered | None = None) -> Job:
     if not earlier:
         return _Builder(fold, gathered).job()
     steps = (step for _, share in earlier for log in share.processes.values() for step in log.steps)
-    ids = {getattr(step.event, "comm_id", None) for step in steps}
+    ids = {getattr(step.event, "comm_id", None) for step in steps if getattr(step.event, "phase", "") == "COMPLETE"}
     job = _Builder(newest[1], Gathered.gather(newest[1]), ids).job()
     job.earlier_runs, job.sources = [place for place, _ in earlier], _list_sources(fold, gathered)
     return job

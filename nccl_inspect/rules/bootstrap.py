@@ -233,10 +233,11 @@ def communicator_id_stale(facts: Facts) -> Iterator[Hit]:
     comms = [comm for comm in facts.job.communicators if comm.nranks == size and not comm.parent]
     others = {rank for comm in comms if not comm.reused_id for rank in comm.started}
     for comm in comms:
-        if comm.reused_id and not comm.completed:
-            others_word = ranks_word(others) if others else ""
-            named = {"who": ranks_word(comm.started), "id": comm.reused_id, "others": others_word}
-            yield Hit(named=named, ranks=comm.started, evidence=comm.evidence)
+        if comm.reused_id and not (comm.completed or comm.connected):
+            new = others.difference(comm.started)
+            sure = "certain" if new or 0 not in comm.started else "possible"  # it may be a fixed id that is not printed
+            named = {"who": ranks_word(comm.started), "id": comm.reused_id, "others": ranks_word(new) if new else ""}
+            yield Hit(named=named, ranks=comm.started, hosts=comm.hosts, evidence=comm.evidence, confidence=sure)
 
 
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")

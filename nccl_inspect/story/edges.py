@@ -304,8 +304,10 @@ class Edges:
         # The scheduler says that it lost a node only after other nodes lost it, too.
         event = first_out.notice.event if first_out.notice else None
         is_first = before(first_out, foreign)
-        if foreign.layer == Layer.LOSS and not first_out.is_launchers_signal and first_out.time and foreign.time:
-            is_first = is_first is not False  # in the same second: nobody answers a loss so fast
+        hosts = self._actors.hosts_of(first_out.actors)
+        if foreign.layer == Layer.LOSS and foreign.line and not first_out.is_launchers_signal and foreign.time:
+            # In the same second: nobody answers a loss so fast.
+            is_first = is_first or (is_first is None and any(host in foreign.line.text for host in hosts if host))
         if is_first or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
 
