@@ -285,7 +285,7 @@ _LOST = (
     ("below", "summary"),
     [
         (_STALL, "ranks of Horovod wait for tensors that rank 1 did not submit"),
-        (_LOST, "task 1 of jax_worker no longer answers: the job ends"),
+        (_LOST, "no answer any more from task 1 of jax_worker: the job ends"),
         ("step 1 loss 2.31\nlauncher: timeout, killing 2 ranks\n", ""),
     ],
 )
