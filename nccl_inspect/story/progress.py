@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:  # most logs have no calls
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
+_MOST_IN_RING = 16
 _LATE = 1 << 60
 """Lines of a log, or more."""
 _REPORTING = 2.0
@@ -191,7 +194,8 @@ class Table:
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
                 return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
-        return self._judge_rings(stills, line) or self._judge_two_sided(stills)
+        rings = self._judge_rings(stills, line) or self._judge_rings_of_some(by_group, line)
+        return rings or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
         """Return the members that did not time out, of the pair or the only communicator in which others wait."""
@@ -221,6 +225,32 @@ class Table:
                 )
                 return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
         return None
+
+    def _judge_rings_of_some(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
+        """Return ranks that wait for each other though some are without output: those that are in every ring."""
+        calls = []
+        for name, group in self._groups(by_group):
+            some = by_group[name]
+            here = frozenset(wait.rank for wait in some if wait.rank is not None)
+            calls.append(_Call(some[0], here, frozenset(group.ranks) - here, bool(group.ranks)))
+        elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
+        calls = [  # one in which all ranks are waits for those that wait elsewhere as well
+            call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+            if call.is_known and not call.absent
+            else call
+            for call in calls
+        ]
+        ring = _ring(calls, None)
+        core = {rank for rank in ring if not _ring(calls, rank)} if len(ring) <= _MOST_IN_RING else set[int]()
+        if not core:
+            return None  # there are several rings, and nothing says which was the first
+        held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
+        links = list_words([call.description for call in held], limit=3)
+        if len(core) == 1:
+            text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
+            return blame("never-called", core, text, line)
+        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {look_up('@DISORDER')}"
+        return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
@@ -522,3 +552,34 @@ def sources_in_blocks(facts: Facts) -> set[str]:
         spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
     several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
     return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}
+
+
+class _Call(Frozen):
+    """A call in which ranks wait."""
+
+    wait: Wait
+    waiting: frozenset[int]
+    absent: frozenset[int]
+    """Ranks of the group that do not wait in it; empty where the group is not known."""
+    is_known: bool
+    """Whether its group is."""
+
+    @property
+    def description(self) -> str:
+        who = ranks_word(self.waiting)
+        what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
+        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+
+
+def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
+    """Return ranks that wait for each other in a ring, leaving one rank out of account."""
+    graph: dict[object, set[object]] = {}
+    for number, call in enumerate(calls):
+        graph[f"call {number}"] = set(call.absent - {without})
+        for rank in call.waiting - {without}:
+            graph.setdefault(rank, set()).add(f"call {number}")
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return sorted({entry for entry in error.args[1] if isinstance(entry, int)})
+    return []

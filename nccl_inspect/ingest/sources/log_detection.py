@@ -52,8 +52,7 @@ OWN = "written by nccl-inspect"
 HARMLESS = EMPTY, ZEROS, SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP = (
     *("empty", "only zeros", "socket", "named pipe", "device"),
     *("link to a folder", "link to nothing", "link that leads to itself"),
-)
-"""Reasons why nobody can have meant a file to be read."""
+)  # reasons why nobody can have meant a file to be read
 _DIGITS = compile_later(r"(\d+)")
 _MAX_DIGITS = 1000
 
