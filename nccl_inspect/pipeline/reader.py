@@ -70,10 +70,9 @@ class Reader:
                 self.fold.take_repeated(found)
             self.fold.productions.update(production.key for production in self._scanner.productions)
             self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
-            if self._scanner.wrapped:
-                # What a collector says of lines that it left out.
-                for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
-                    source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
+            # What a collector says of lines that it left out, also above the first line that shows the collector.
+            for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
+                source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
 
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:
