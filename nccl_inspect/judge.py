@@ -370,10 +370,7 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
 
 
 def _lacks_ranks(job: Job) -> bool:
-    """Return whether ranks have no line in the log, so that their paths are unknown.
-
-    Without START, which names the communicator, two of its members may look like those of two.
-    """
+    """Return whether ranks have no line in the log, so that their paths are unknown."""
     if job.rank_space == "global":
         seen = set(job.ranks_seen)
         if not all(last.ranks for last in job.last_lines):  # the line that names the rank was lost: it connects
@@ -381,7 +378,7 @@ def _lacks_ranks(job: Job) -> bool:
             seen |= {src for (src,) in own.distinct("src")}
         return len(seen) < (job.world_size or 0)
     if job.communicators:
-        return any(comm.announced and len(comm.started) < comm.nranks for comm in job.communicators)
+        return any(comm.lacks_members for comm in job.communicators)
     return not {rank for pair in job.paths.distinct("src", "dst") for rank in pair}.issubset(job.ranks_seen)
 
 

@@ -118,6 +118,14 @@ class CommunicatorInfo(Deferring):
     """Where each of its ranks began."""
     evidence: list[Evidence] = field(default_factory=list)
 
+    @property
+    def lacks_members(self) -> bool:
+        """Return whether only some of its ranks began it, by the log.
+
+        Without START, which names the communicator, two of its members may look like those of two.
+        """
+        return bool(self.announced) and len(self.started) < self.nranks
+
 
 class Earliest(Record):
     """Holds who made a statement first."""

@@ -106,9 +106,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"missing": missing, "where": where, "file": is_file, "mute": mute})
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unready", "unfinished")})
-        elif job.rank_space != "global" and (
-            absent := [one for one in job.communicators if one.announced and len(one.started) < one.nranks]
-        ):
+        elif job.rank_space != "global" and (absent := [one for one in job.communicators if one.lacks_members]):
             first = absent[0]
             named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
             yield Hit(named=named)

@@ -52,8 +52,6 @@ _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
 _MOST_IN_RING = 16
-_LATE = 1 << 60
-"""Lines of a log, or more."""
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _FEW = 4
@@ -194,8 +192,7 @@ class Table:
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
                 return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
-        rings = self._judge_rings(stills, line) or self._judge_rings_of_some(by_group, line)
-        return rings or self._judge_two_sided(stills)
+        return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
         """Return the members that did not time out, of the pair or the only communicator in which others wait."""
@@ -209,25 +206,8 @@ class Table:
         text = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
         return blame("never-called", absent, text, line)
 
-    def _judge_rings(self, stills: Iterable[Standstill], line: Evidence) -> Incident | None:
-        """Return ranks that wait for each other."""
-        for still in stills:
-            if still.kind == artifacts.CYCLE:
-                core, ring = words.ranks_of(still.culprits), [*still.culprits, still.culprits[0]]
-                links = [
-                    f"rank {part.rank} waits for rank {after.rank} in work {part.call.seq} of group {part.label}"
-                    for part, after in pairwise(ring)
-                    if part.call
-                ]
-                text = (
-                    f"it likely began with {ranks_word(core)}, which wait for each other: "
-                    f"{list_words(links, limit=3)}. {look_up('@DISORDER')}"
-                )
-                return blame("call-unfinished", core, text, line, layer=Layer.WAIT)
-        return None
-
-    def _judge_rings_of_some(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
-        """Return ranks that wait for each other though some are without output: those that are in every ring."""
+    def _judge_rings(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
+        """Return ranks that wait for each other: those that are in every ring."""
         calls = []
         for name, group in self._groups(by_group):
             some = by_group[name]
@@ -365,13 +345,6 @@ class Table:
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
         by_rank = group_values(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
-        # A rank that waits in several calls is in one in which others are missing: in the rest it came before them.
-        busy = {(name, rank) for (name, rank), (number, completed) in last.items() if number > completed >= 0}
-        full = {
-            name
-            for name, group in groups.items()
-            if all((name, rank) in by_rank or (name, rank) in busy for rank in group.ranks)
-        }
         rows: dict[int, Dump] = {}
         groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
         for rank in groups_of.keys() & self.actors.printing - known:
@@ -382,11 +355,11 @@ class Table:
                 mine = by_rank.get((name, rank), [])
                 enqueued, completed = last.get((name, rank), (-1, -1))
                 calls = row.calls.setdefault(members.name, [])
-                calls += [_call(members.name, wait, wait.seq, is_late=name in full) for wait in mine]
+                calls += [_call(members.name, wait, wait.seq) for wait in mine]
                 is_past = latest[name] > completed + 1  # others completed that call
                 if not mine and not is_past and enqueued > completed >= 0:
                     others = (wait for wait in by_group[name] if wait.seq == completed + 1)
-                    calls.append(_call(members.name, next(others, None), completed + 1, is_late=name in full))
+                    calls.append(_call(members.name, next(others, None), completed + 1))
                 row.enqueued[members.name] = max([enqueued, *(wait.seq for wait in mine)])
             rows[rank] = row
         return rows
@@ -516,44 +489,6 @@ def _waited_for_id(notice: Notice) -> bool:
     return notice.production == "torch/unique-id-failed" and "timeout" in str(value(notice, "error")).lower()
 
 
-def _collectives_by_group(waiting: Iterable[Wait]) -> dict[str, list[Wait]]:
-    """Return the collectives in which ranks wait, by process group."""
-    own = (wait for wait in waiting if wait.rank is not None and wait.operation not in PAIRWISE)
-    return group_values((wait.group, wait) for wait in own if wait.group is not None)
-
-
-_KINDS = {
-    artifacts.DIFFERENT: "calls-differ",
-    artifacts.CYCLE: "groups-out-of-order",
-    artifacts.NO_PARTNER: "no-partner",
-    artifacts.MISSING: "never-called",
-    artifacts.PARTLY: "call-unfinished",
-    artifacts.UNFINISHED: "call-unfinished",
-}
-
-
-def _call(group: str, wait: Wait | None, seq: int, *, is_late: bool = False) -> Call:
-    """Return the row of a rank in a call, as its watchdog reports it."""
-    from nccl_inspect.artifacts.flight_recorder import Call
-
-    operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
-    sizes = (wait.numel,) if wait and wait.numel is not None else ()
-    place = (wait.notice.place if wait else 0) + is_late * _LATE
-    return Call(group, place, seq, operation, "started", False, sizes, (), (), 0, "")
-
-
-@once
-def sources_in_blocks(facts: Facts) -> set[str]:
-    """Return the sources in which each host has its lines together: between hosts their order says nothing."""
-    spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for last in facts.job.last_lines:
-        host = last.process.host
-        first, end = spans[last.source].get(host, (last.first or last.order, 0))
-        spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
-    several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
-    return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}
-
-
 class _Call(Frozen):
     """A call in which ranks wait."""
 
@@ -583,3 +518,40 @@ def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
     except CycleError as error:
         return sorted({entry for entry in error.args[1] if isinstance(entry, int)})
     return []
+
+
+def _collectives_by_group(waiting: Iterable[Wait]) -> dict[str, list[Wait]]:
+    """Return the collectives in which ranks wait, by process group."""
+    own = (wait for wait in waiting if wait.rank is not None and wait.operation not in PAIRWISE)
+    return group_values((wait.group, wait) for wait in own if wait.group is not None)
+
+
+_KINDS = {
+    artifacts.DIFFERENT: "calls-differ",
+    artifacts.CYCLE: "groups-out-of-order",
+    artifacts.NO_PARTNER: "no-partner",
+    artifacts.MISSING: "never-called",
+    artifacts.PARTLY: "call-unfinished",
+    artifacts.UNFINISHED: "call-unfinished",
+}
+
+
+def _call(group: str, wait: Wait | None, seq: int) -> Call:
+    """Return the row of a rank in a call, as its watchdog reports it."""
+    from nccl_inspect.artifacts.flight_recorder import Call
+
+    operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
+    sizes = (wait.numel,) if wait and wait.numel is not None else ()
+    return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
+
+
+@once
+def sources_in_blocks(facts: Facts) -> set[str]:
+    """Return the sources in which each host has its lines together: between hosts their order says nothing."""
+    spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for last in facts.job.last_lines:
+        host = last.process.host
+        first, end = spans[last.source].get(host, (last.first or last.order, 0))
+        spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
+    several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
+    return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}
