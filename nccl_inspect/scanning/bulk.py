@@ -18,7 +18,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.envelopes import ISO, Inner, Stated
-from nccl_inspect.ingest.lines import decoration, exceptions, prefix
+from nccl_inspect.ingest.lines import exceptions, prefix
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
@@ -397,7 +397,6 @@ _CONNECTS = MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
-_FEW = 2  # lines of a block that have something all must have
 _SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
@@ -418,8 +417,6 @@ class BulkScanner(Scanner):
 
     def read(self, lines: Lines, counts: Counts) -> Found | list[Repeated]:
         """Read a block; of a flood give each line once, in the order of the first ones."""
-        if (narrow := decoration.narrow(lines.text, _FEW)) is not lines.text:
-            lines = Lines(narrow.split(b"\n"), lines.size, lines.mended)
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
         text = lines.text

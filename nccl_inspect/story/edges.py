@@ -7,6 +7,7 @@ nothing else does.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import field
@@ -304,10 +305,10 @@ class Edges:
         # The scheduler says that it lost a node only after other nodes lost it, too.
         event = first_out.notice.event if first_out.notice else None
         is_first = before(first_out, foreign)
-        hosts = self._actors.hosts_of(first_out.actors)
-        if foreign.layer == Layer.LOSS and foreign.line and not first_out.is_launchers_signal and foreign.time:
-            # In the same second: nobody answers a loss so fast.
-            is_first = is_first or (is_first is None and any(host in foreign.line.text for host in hosts if host))
+        if is_first is None and foreign.layer == Layer.LOSS and foreign.time and not first_out.is_launchers_signal:
+            # In the same second, and the loss names its host: nobody answers a loss so fast.
+            hosts = map(re.escape, self._actors.hosts_of(first_out.actors))
+            is_first = any(re.search(rf"(?<![\w.-]){host}(?![\w-])", foreign.words) for host in hosts)
         if is_first or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
 

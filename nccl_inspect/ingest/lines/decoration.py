@@ -154,13 +154,12 @@ def normal(line: bytes) -> bytes:
     return line.strip()
 
 
-def narrow(text: bytes, least: int = 1) -> bytes:
-    """Return lines with one blank before ``NCCL`` where each that has it, of at least this many, has more."""
+def narrow(text: bytes) -> bytes:
+    """Return lines with one blank before ``NCCL`` where each that has it has more."""
     at = text.find(MARK)
     if text[max(0, at - 1) : max(0, at)] != b" " or _ONE_BLANK.search(text):
         return text  # a line among others was torn there
-    narrow, several = _WIDE.subn(MARK, text)
-    return narrow if several >= least else text
+    return _WIDE.sub(MARK, text)
 
 
 _ONE_BLANK, _WIDE = (compile_later(blanks + rb"NCCL (?=" + ANY + rb" )") for blanks in (rb"[^ \n] ", rb" {2,}"))
