@@ -8,7 +8,7 @@ is in the first of its calls that is not over: what it called after that cannot 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property
 
@@ -23,6 +23,7 @@ _MOST_CHAINS, _MOST_LINKS = 3, 8  # causes of which the calls that wait for them
 _FEWEST = 2  # other ranks that must agree on what is usual
 _Rows = Mapping[int, Dump]
 _Groups = Sequence[tuple[Group, list[int]]]
+_Kind = tuple[str, int | None, tuple[str, ...]]  # see `_kind`
 _Place = tuple[str, int]  # a call by the description of its group and its number there
 
 
@@ -143,7 +144,7 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
     alike = group_values(((group.label, len(group.ranks)), (group, members)) for group, members in every)
 
     @cache
-    def count_alike(label: str, size: int) -> dict[int, Counter[Hashable]]:
+    def count_alike(label: str, size: int) -> dict[int, Counter[_Kind]]:
         return _count(alike[label, size], rows)
 
     for group, members in every:
@@ -155,7 +156,7 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
         seq = min((one.seq for made in calls.values() for one in made.values() if not one.is_completed), default=None)
         if seq is None:
             continue
-        if still := _different(group, calls, seq, rows, count_alike):
+        if still := _different(group, calls, rows, count_alike):
             yield still
             continue
         pending = {rank: made[seq] for rank, made in calls.items() if seq in made and not made[seq].is_completed}
@@ -184,16 +185,16 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
 def _different(
     group: Group,
     calls: Mapping[int, Mapping[int, Call]],
-    last: int,
     rows: _Rows,
-    count_alike: Callable[[str, int], dict[int, Counter[Hashable]]],
+    count_alike: Callable[[str, int], dict[int, Counter[_Kind]]],
 ) -> Standstill | None:
-    """Return the first number under which ranks made different calls, up to the one in which they wait.
+    """Return the first number under which ranks made different calls.
 
     Groups with one description have the same part in the program, such as all groups of tensor parallelism: of two
-    ranks that disagree, the one that does as all ranks of the other groups is right.
+    ranks that disagree, the one that does as all ranks of the other groups is right, else the one whose operation
+    the other ranks of the group call as well.
     """
-    for seq in sorted({seq for made in calls.values() for seq in made if seq <= last}):
+    for seq in sorted({seq for made in calls.values() for seq in made}):
         here = {rank: made[seq] for rank, made in calls.items() if seq in made}
         kinds = Counter(map(_kind, here.values()))
         if len(kinds) < 2:
@@ -204,6 +205,10 @@ def _different(
             others = count_alike(group.label, len(group.ranks))[seq] - _count([(group, [*calls])], rows)[seq]
             if len(others) == 1 and others.total() >= _FEWEST and others.keys() <= kinds.keys():
                 is_tie, (common, agreeing) = False, others.most_common(1)[0]
+            elsewhere = {made[max(made)].operation for rank, made in calls.items() if made and rank not in here}
+            usual = [kind for kind in kinds if kind[0] in elsewhere]
+            if is_tie and len(usual) == 1:
+                is_tie, common = False, usual[0]
         odd = [_part(rank, rows, call) for rank, call in here.items() if is_tie or _kind(call) != common]
         rest = [_part(rank, rows, call) for rank, call in here.items() if not is_tie and _kind(call) == common]
         pending = {rank: call for rank, call in here.items() if not call.is_completed}
@@ -211,14 +216,14 @@ def _different(
     return None
 
 
-def _count(some: _Groups, rows: _Rows) -> dict[int, Counter[Hashable]]:
+def _count(some: _Groups, rows: _Rows) -> dict[int, Counter[_Kind]]:
     """Return by number what ranks call in their groups, and how many."""
     members = ((rows.get(rank), group.name) for group, ranks in some for rank in ranks)
     calls = (call for dump, name in members for call in _select_collectives(dump, name))
     return {seq: Counter(kinds) for seq, kinds in group_values((call.seq, _kind(call)) for call in calls).items()}
 
 
-def _kind(call: Call) -> Hashable:
+def _kind(call: Call) -> _Kind:
     """Return what calls of one number have in common where they fit together."""
     return call.operation, sum(call.inputs) if call.operation in _SAME_SIZE else None, call.dtypes
 

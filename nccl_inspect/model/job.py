@@ -112,6 +112,8 @@ class CommunicatorInfo(Deferring):
     """The lines that print its channels, rings and trees."""
     reused_id: str = ""
     """The id that it is built with, where processes of an earlier run built one with the same."""
+    contested: list[int] = field(default_factory=list)
+    """Communicator ranks that processes of other hosts began under the same id, too."""
     guessed: bool = False
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     begins: list[inventory.Begin] = field(default_factory=list, compare=False)

@@ -26,7 +26,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
-from nccl_inspect.model.communicators.communicator import Communicator, find_named_ranks
+from nccl_inspect.model.communicators.communicator import Communicator, find_named_ranks, list_contested
 from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, SourceCounts, position, source_and_line
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
@@ -198,13 +198,14 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
         if len(self._parts) > 1:
-            # By the id of a communicator, also where ranks differ on its size; unless a rank comes again.
+            # By the id of a communicator, also where ranks differ on its size; unless a rank comes again, as it does
+            # where a job was started again, or NCCL_COMM_ID gives several jobs one id.
             owners: dict[str, tuple[int, set[int]]] = {}
             for index, part in enumerate(self._parts):
                 for comm in part.roots:
-                    for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                    for comm_id in comm.ids:
                         first, ranks = owners.get(comm_id, (index, set()))
-                        if ranks.isdisjoint(comm.members):
+                        if ranks.isdisjoint(comm.members) or list_contested(comm, *self._parts[first].roots):
                             self._unions.join((first, index))
                             owners[comm_id] = first, ranks | comm.members.keys()
             self._on_hosts()

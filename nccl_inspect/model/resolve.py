@@ -87,6 +87,8 @@ class _Builder:
         largest = communicator.find_world(self._communicators)
         self._world = communicator.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
+        unfinished = (comm for comm in self._communicators if not any(one.completed for one in comm.members.values()))
+        self._unfinished_by_id = group_values((comm_id, comm) for comm in unfinished for comm_id in comm.ids)
         self.attribution = attribution.attribute(self._processes)
         self._lines = build.place_lines(self._communicators, self._world, self.attribution)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
@@ -310,6 +312,7 @@ class _Builder:
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         layout, share = self.layouts.find_layout(comm), self._share
+        rivals = [other for comm_id in comm.ids for other in self._unfinished_by_id.get(comm_id, ())]
         reused = (member.init.comm_id for member in present if member.init.comm_id in self._earlier_ids)
         info = CommunicatorInfo(
             id=comm.name,
@@ -335,6 +338,7 @@ class _Builder:
             behind=share(rings_and_trees.ranks_behind(comm)),
             ended=share([member.rank for member in by_rank if member.ended]),
             reused_id=next(reused, None) or "",
+            contested=share(communicator.list_contested(comm, *rivals)),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=rings_and_trees.ring_gdr(comm),

@@ -240,6 +240,20 @@ def communicator_id_stale(facts: Facts) -> Iterator[Hit]:
             yield Hit(named=named, ranks=comm.started, hosts=comm.hosts, evidence=comm.evidence, confidence=sure)
 
 
+def rank_given_twice(facts: Facts) -> Iterator[Hit]:
+    """Find ranks that processes of two hosts have in one communicator."""
+    comms = [comm for comm in facts.job.communicators if comm.contested]
+    begins = [begin for comm in comms for begin in comm.begins if begin.member in comm.contested]
+    if begins:
+        hosts = sorted({begin.process.host for begin in begins})
+        nobody = set(range(comms[0].nranks)).difference(*(comm.started for comm in comms))
+        who = ranks_word({begin.member for begin in begins})
+        named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
+        places = {(begin.source, begin.order) for begin in begins}
+        evidence = [line for comm in comms for line in comm.evidence if (line.source, line.order) in places]
+        yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence)
+
+
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"

@@ -455,7 +455,15 @@ class Table:
         if None in gave_up:
             return  # nobody knows whose words these are: it may be the idle ones that waited
         if first and idle == gave_up and is_of_world and len(most) + len(idle) == self.actors.world:
-            others = name_of(idle)
+            others, them = name_of(idle), "it" if len(idle) == 1 else "them"
+            if len(idle) < len(most):  # rank 0 came in time for most
+                text = (
+                    f"{others} gave up waiting for {name_of(first)} to build a communicator, while "
+                    f"{count(len(most), 'rank')} built one without {them}: {others} left out a call that the others "
+                    f"make first, or {name_of(first)} came late"
+                )
+                yield blame("never-began", idle | first, text, line)
+                return
             text = f"{name_of(first)} began to build a communicator after {others} had given up waiting for it"
             yield blame("never-began", first, text, line)
             return

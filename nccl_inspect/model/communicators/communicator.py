@@ -434,6 +434,11 @@ class Communicator(Slotted):
         return self.global_ranks[rank] if 0 <= rank < len(self.global_ranks) else None
 
     @property
+    def ids(self) -> set[str]:
+        """Return the ids that its members print."""
+        return {member.init.comm_id for member in self.members.values() if member.init.comm_id}
+
+    @property
     def local_ranks(self) -> int | None:
         """Return ranks on each node as NCCL counts them, where all members that state them agree."""
         counts = {member.shape.local_ranks for member in self.members.values() if member.shape}
@@ -505,6 +510,23 @@ def _split_turns(group: list[Member]) -> Iterable[list[Member]]:
             own[member.rank] += 1
         turns.update({rank: turn + number for rank, number in own.items()})
     return by_turn.values()
+
+
+def list_contested(comm: Communicator, *others: Communicator) -> list[int]:
+    """Return the ranks of a communicator that processes of other hosts began under the same id, too.
+
+    None where somebody completed it: the job was started again. Each job has a rank 0 that makes an id of its own.
+    """
+    rivals = [other for other in others if other is not comm and other.ids & comm.ids] if others else []
+    hosts = {member.log.process.host for member in comm.members.values()}
+    found: set[int] = set()
+    for other in rivals:
+        members = other.members.values()
+        if any(member.completed for member in (*members, *comm.members.values())):
+            return []
+        if hosts.isdisjoint(member.log.process.host for member in members):
+            found |= comm.members.keys() & other.members.keys()
+    return [] if 0 in found else sorted(found)
 
 
 def _make(members: list[Member]) -> Communicator:
