@@ -199,15 +199,18 @@ class Separation:
         """Return the parts of each job."""
         if len(self._parts) > 1:
             # By the id of a communicator, also where ranks differ on its size; unless a rank comes again, as it does
-            # where a job was started again, or NCCL_COMM_ID gives several jobs one id.
-            owners: dict[str, tuple[int, set[int]]] = {}
+            # where a job was started again, or NCCL_COMM_ID gives several jobs one id. Who does not complete what
+            # others completed has the id of a run before, which its store kept, also where fewer hosts are left.
+            owners: dict[str, tuple[int, set[int], bool]] = {}
             for index, part in enumerate(self._parts):
                 for comm in part.roots:
+                    is_complete = any(member.completed for member in comm.members.values())
                     for comm_id in comm.ids:
-                        first, ranks = owners.get(comm_id, (index, set()))
-                        if ranks.isdisjoint(comm.members) or list_contested(comm, *self._parts[first].roots):
+                        first, ranks, was_complete = owners.get(comm_id, (index, set(), is_complete))
+                        is_one = ranks.isdisjoint(comm.members) or (was_complete and not is_complete)
+                        if is_one or list_contested(comm, *self._parts[first].roots):
                             self._unions.join((first, index))
-                            owners[comm_id] = first, ranks | comm.members.keys()
+                            owners[comm_id] = first, ranks | comm.members.keys(), was_complete
             self._on_hosts()
             self._join_in_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]

@@ -752,6 +752,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "groups": list_words(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
             "began": account and account.kind == "call-unfinished",
+            "cut off": account and account.kind == "cut-off",
             "spread": len(facts.hosts()) > 1,
             "grouped": len(facts.job.communicators) > 1,
             "others several": len(others) > 1,

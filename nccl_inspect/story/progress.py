@@ -54,6 +54,8 @@ _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_
 _MOST_IN_RING = 16
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
+_HEARING = 15.0
+"""Seconds within which they hear from each other through PyTorch's store."""
 _FEW = 4
 """Ranks of a group that are named where any of them may have begun it."""
 
@@ -124,7 +126,7 @@ class Table:
             return
         lines = [(still, self._line(still, names)) for still in stills]
         found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
-        found = found or list(filter(None, [self._judge_waits(stills)]))
+        found = found or list(filter(None, [self._find_cut_off() or self._judge_waits(stills)]))
         if not found:  # ranks whose output is missing are where to look only if nobody else is
             found = [one for still, line in lines if (one := self._judge_lines(still, busy, line, of_unseen=True))]
         for incident in found:
@@ -166,6 +168,34 @@ class Table:
             return None  # of whom the log has no output it does not show what they called
         return blame(_KINDS[still.kind], culprits, self._sentence(still, culprits), line)
 
+    def _find_cut_off(self) -> Incident | None:
+        """Return the ranks of hosts that no longer reach PyTorch's store after a time-out, as other hosts do.
+
+        Who times out tells the others through the store, and all confirm it within seconds (2.4 and later).
+        """
+        heard = {one.rank for one in statuses(self.facts) if one.rank is not None and not one.is_in_call}
+        deaf = {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
+        deaf = {rank: line for rank, line in deaf.items() if rank not in heard}
+        here, there = self.actors.hosts_of(heard), self.actors.hosts_of(deaf)
+        since = [when for line in deaf.values() if (when := line_seconds(line.text)) is not None]
+        if not here or not there or not since or not set(here).isdisjoint(there):
+            return None
+        if self._last_time - max(since) < _HEARING:
+            return None  # the log may end before they do
+        is_store_alone = here == self.actors.hosts_of([0]) and len(there) > 1
+        who = f"{ranks_word(deaf)} ({list_words(there)})"
+        text = f"{who} no longer {conjugate(len(deaf), 'reach')} PyTorch's store after the time-out, as others do"
+        if is_store_alone:
+            who = f"{ranks_word(heard)} ({here[0]}) {is_or_are(len(heard))} cut off"
+            text = f"{who}: after the time-out no rank of another host reaches PyTorch's store there"
+        return blame("cut-off", heard if is_store_alone else deaf, text, next(iter(deaf.values())), layer=Layer.SYSTEM)
+
+    @cached_property
+    def _last_time(self) -> float:
+        """Return when the last statement was printed, in seconds."""
+        shown = (line_seconds(notice.evidence[-1].text) for notice in self.facts.job.notices if notice.evidence)
+        return max((when for when in shown if when is not None), default=0.0)
+
     def _judge_waits(self, stills: Sequence[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
         if not self._waits:
@@ -197,6 +227,12 @@ class Table:
     def _judge_pair(self, line: Evidence) -> Incident | None:
         """Return the members that did not time out, of the pair or the only communicator in which others wait."""
         waiting = {wait.rank for wait in self._waits if wait.rank is not None}
+        pairs = [begins for comm in self.facts.job.communicators if comm.nranks == len(begins := comm.begins) == 2]
+        by_pair = [{self.actors.actor_by_process(begin.process) for begin in begins} for begins in pairs]
+        partners = {actor for pair in by_pair if pair & waiting for actor in pair if isinstance(actor, int)} - waiting
+        if len(partners) == 1 and len(waiting) > 1:
+            text = f"all that wait to send or receive wait for {ranks_word(partners)}, or for ranks that do"
+            return blame("never-called", partners, text, line)
         comm = communicator_of_wait(self.facts, self._waits) if waiting else None
         absent = global_ranks(comm, range(comm.nranks)) - waiting - waiting_ranks(self.facts) if comm else set[int]()
         group = self._waits[0].group
@@ -308,10 +344,8 @@ class Table:
         Where nothing tells the time, these are the ranks of hosts with others that reported: when the first aborts, its
         launcher ends them.
         """
-        shown = (line_seconds(notice.evidence[-1].text) for notice in self.facts.job.notices if notice.evidence)
-        times = [when for when in shown if when is not None]
         began = min(filter(None, (line_seconds(wait.notice.evidence[0].text) for wait in self._waits)), default=None)
-        if self._end or self.facts.job.excerpt or (began is not None and max(times) - began > _REPORTING):
+        if self._end or self.facts.job.excerpt or (began is not None and self._last_time - began > _REPORTING):
             return set()
         reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
         quiet = {rank for rank in self.actors.printing if rank not in reported}
