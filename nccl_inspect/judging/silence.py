@@ -113,7 +113,9 @@ def silence_of(facts: Facts) -> Silence:
         return Silence(left, [])
     comms = facts.job.communicators
     missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
-    if len(left) == 1 and not missing:  # else the silence of another rank proves nothing
+    hosts_gone = [host for host in facts.job.hosts if set(host.ranks) == {rank for one in left for rank in one.ranks}]
+    is_host = bool(hosts_gone) and len(facts.job.hosts) > 1
+    if (len(left) == 1 or is_host) and not missing:  # else the silence of another rank proves nothing
         return Silence(left, [])
     if missing and peers_lost(echoes) and not hosts:
         left = []  # connections to a host that is not in the log were lost
