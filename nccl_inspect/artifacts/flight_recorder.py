@@ -24,7 +24,8 @@ from nccl_inspect.artifacts import Identity, Kind
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.util.records import Frozen, Record
 
-_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|(?:^|\D)(\d+)$", re.IGNORECASE)
+"""PyTorch puts the rank behind what TORCH_FR_DUMP_TEMP_FILE says."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
@@ -187,7 +188,8 @@ def read(name: str, data: bytes) -> Dump:
         if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
             raise ValueError("it has no list of entries")
         match = _RANK_IN_NAME.search(name.rpartition("/")[2])
-        rank = int(match[1]) if match and len(match[1]) < 8 else None
+        digits = (match[1] or match[2]) if match else ""
+        rank = int(digits) if 0 < len(digits) < 8 else None
         dump = Dump(name=name, rank=rank, release=_text(document.get("comm_lib_version")))
         for key, about in _entries(document.get("pg_config")):
             own, ranks = _text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text

@@ -7,7 +7,7 @@ is in the first of its calls that is not over: what it called after that cannot 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property
@@ -453,23 +453,38 @@ def _cycle(chains: _Chains, rows: _Rows) -> Iterator[Standstill]:
 
 
 def _out_of_order(ring: Sequence[tuple[int, Call]], rows: _Rows) -> list[int]:
-    """Return those of ranks that wait for each other which make two calls in another order than all other ranks."""
+    """Return those of ranks that wait for each other which make two calls in another order than all other ranks.
+
+    Groups with one description have the same part in the program; where a rank has several of them, each has its own.
+    """
     if any(call.is_p2p for _, call in ring):
         return []
-    places = [(rows[rank].groups[call.group].label, call.seq) for rank, call in ring]
+    labels = {rank: {name: group.label for name, group in dump.groups.items()} for rank, dump in rows.items()}
+    names = {rank: {name: name for name in dump.groups} for rank, dump in rows.items()}
+    return _find_odd(ring, rows, labels) or _find_odd(ring, rows, names)
+
+
+def _find_odd(ring: Sequence[tuple[int, Call]], rows: _Rows, roles: Mapping[int, Mapping[str, str]]) -> list[int]:
+    places = [(roles[rank][call.group], call.seq) for rank, call in ring]
     # Of each rank the call in which it stands, and that in which the one before it waits for it.
     pairs = list(zip(places, [places[-1], *places[:-1]], strict=True))
     awaited = group_sets(pairs)
-    first, last = Counter[tuple[_Place, _Place]](), Counter[tuple[_Place, _Place]]()
-    labels = {label for label, _ in places}
-    for dump in (dump for rank, dump in rows.items() if rank not in {rank for rank, _ in ring}):
-        some = [group for group in dump.groups.values() if group.label in labels]
-        calls = ((group.label, call) for group in some for call in _select_collectives(dump, group.name))
-        made = group_values(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
-        # One that it made in two groups with that description says nothing about the order.
+    first, last = defaultdict[tuple[_Place, _Place], set[int]](set), defaultdict[tuple[_Place, _Place], set[int]](set)
+    of_ring = {role for role, _ in places}
+    for rank, dump in rows.items():
+        some = [(role, name) for name, role in roles[rank].items() if role in of_ring]
+        calls = ((role, call) for role, name in some for call in _select_collectives(dump, name))
+        made = group_values(((role, call.seq), call.order) for role, call in calls if (role, call.seq) in awaited)
+        # One that it made in two groups with that role says nothing about the order.
         order = {place: orders[0] for place, orders in made.items() if len(orders) == 1}
         for here in order:
             for other in awaited[here] & order.keys():
-                (last if order[here] > order[other] else first)[here, other] += 1
-    odd = [rank for (rank, _), pair in zip(ring, pairs, strict=True) if last[pair] >= _FEWEST and not first[pair]]
+                (last if order[here] > order[other] else first)[here, other].add(rank)
+    members = {rank for rank, _ in ring}
+    support = {
+        rank: len(last[pair] - members)
+        for (rank, _), pair in zip(ring, pairs, strict=True)
+        if len(last[pair] - {rank}) >= _FEWEST and not first[pair] - {rank}
+    }
+    odd = [rank for rank, others in support.items() if others == max(support.values()) > 0]
     return odd if len(odd) < len(ring) else []
