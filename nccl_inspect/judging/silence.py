@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import exceptions, watchdog
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
@@ -126,11 +126,17 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     """Return the processes that aborted a communicator before the first echo of their source, where they are few.
 
     An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
+    Where a source has no echo, the connections that others lost to its host are.
     """
-    first = first_of_each(line for notice in echoes_of(facts) for line in notice.evidence)
+    echoes = echoes_of(facts)
+    first, lost = first_of_each(line for notice in echoes for line in notice.evidence), _hosts_lost(facts, echoes)
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
-    early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
+    early = {
+        process
+        for process, line in lines
+        if not first or line.order < first.get(line.source, 0) or (line.source not in first and process.host in lost)
+    }
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
 
@@ -159,7 +165,7 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
 
 
 def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
-    """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
+    """Return the processes with an echo or a failed transfer, or a line or time-out after the first echo of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
     also have been concatenated.
@@ -170,6 +176,9 @@ def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
     first = _first_lines(echoes)
     of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
     begins = _first_lines(facts.job.notices) if echoes else {}
+    reports = [(wait.rank, wait.notice.evidence[0]) for wait in watchdog.waits(facts)]
+    reports += [(status.rank, status.notice.evidence[0]) for status in watchdog.statuses(facts)]
+    reported = [(rank, line.source, line.order) for rank, line in reports if rank is not None]
     for last in facts.job.last_lines:
         place = last.source, last.process.host
         other = of_source.get(last.source)
@@ -177,6 +186,7 @@ def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
             is_later = last.order > first[place]
         else:
             is_later = other is not None and last.order > other and begins.get(place, other) < other
+        is_later |= any(rank in last.ranks and order > of_source.get(source, order) for rank, source, order in reported)
         present |= {last.process} if is_later else set()
     return present
 

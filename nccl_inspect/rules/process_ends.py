@@ -19,7 +19,7 @@ from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
 from nccl_inspect.judging.silence import Silence
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
-from nccl_inspect.judging.watchdog import without_output
+from nccl_inspect.judging.watchdog import statuses, waits, without_output
 from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
@@ -45,7 +45,11 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
         yield by_memory
         if by_memory.confidence != "possible":
             return
-    if departed:
+    reported = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
+    aborted = [end for end in departed if end.code == -signal.SIGABRT and reported.intersection(end.ranks)]
+    is_part = len(facts.job.ranks_seen) < (facts.job.world_size or 0)
+    # Of a part of the job only PyTorch's watchdog may have ended processes, for the loss of one that the log lacks.
+    if departed and not (is_part and echoes and len(aborted) == len(departed)):
         yield _find_departed(facts, departed, echoes)
     elif facts.is_over() and (late := ends.since_start(facts, lost)):
         yield _find_loss(facts, Silence([], []), late, sure=False)
