@@ -39,7 +39,7 @@ _DAY = 86_400.0
 
 def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
     """Return the evidence as used for one job: with its hosts, and with a reason where it is of another job."""
-    over = find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    over = find_earlier_runs(gathered) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = []

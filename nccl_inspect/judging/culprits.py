@@ -87,12 +87,8 @@ class Traits:
         """Return the traits of the ends of network connections that pass a test."""
         traits: list[Set[int]] = []
         for side in SIDES:
-
-            def passing(kind: PathKind, side: str = side) -> tuple[End, ...]:
-                return tuple(end for end in kind.ends(side) if test(end))
-
-            for (host, rank, gpu, ends), number in Counter(paths.values(*_COLUMNS[side], passing)).items():
-                for end in ends:
+            for (host, rank, gpu, kind), number in Counter(paths.values(*_COLUMNS[side], "kind")).items():
+                for end in filter(test, kind.ends(side)):
                     traits += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
         return traits
 

@@ -37,7 +37,7 @@ _LAST_WORDS = (
     "torch/nccl-error",
 )
 _NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
-_RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
+_SELECTED = "launchers/ray-memory-selected"
 
 
 class ProcessEnd(Frozen):
@@ -239,7 +239,7 @@ def _is_unidentified(event: ProcessEnded) -> bool:
 
 
 def _is_failure(code: int | None) -> bool:
-    return code is not None and code != 0 and code not in EXTERNAL
+    return bool(code) and code not in EXTERNAL
 
 
 def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
@@ -321,7 +321,7 @@ def find_node(facts: Facts, notice: Notice) -> str | None:
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     """Return the processes of torch.multiprocessing.spawn; the only one that it did not have to end is known."""
     own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
-    forced = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
+    forced = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
     left = [last for last in facts.job.last_lines if last.process.pid not in forced]
     who: tuple[list[int], str | None, int | None] = ([], None, None)
     if len(own) == len(left) == len(facts.hosts()) == 1 and forced and left[0].ranks == [value(own[0], "index")]:
@@ -356,7 +356,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
     return ends
 
 
-# Processes of Hydra, which kills the others with SIGKILL
+# Processes of a launcher that kills the others, and reports these like the one that ended on its own
 
 
 @once
@@ -387,8 +387,8 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
 def _code_of(facts: Facts, notice: Notice) -> int | None:
     """Return the exit code in a report, negative for a signal; None if unknown.
 
-    Hydra prints the number of a signal as an exit code, too. Its last line has the signal of all processes' statuses
-    combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c, pmiserv_cb.c).
+    A launcher that kills the others (Hydra) prints the number of a signal as an exit code, too. Its last line has the
+    signal of all statuses combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c).
     """
     event = report_of(notice)
     if event.kills_with is None or event.signal is not None or event.code is None:
@@ -401,21 +401,22 @@ def _code_of(facts: Facts, notice: Notice) -> int | None:
 
 
 def status_summary(facts: Facts, notice: Notice) -> Notice | None:
-    """Return Hydra's last line, which summarizes how all processes ended."""
-    return next((line for line in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, line)), None)
+    """Return the last line of such a report, which sums up how all processes ended."""
+    lines = (line for line in facts.with_role("end-report") if value(line, "signal_number") is not None)
+    return next((line for line in lines if precedes(notice, line)), None)
 
 
 @once
 def terminations(facts: Facts) -> list[Notice]:
-    """Return what Hydra reports of processes that were ended with Ctrl-C or SIGTERM, if none ended on its own."""
+    """Return what such a launcher reports of processes that were ended from outside, if none ended on its own."""
     named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
     ended = [notice for notice in named if _code_of(facts, notice) in EXTERNAL]
     if not ended or any(not end.is_undecided for end in _spared_ends(facts)):
         return []
-    return [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
+    return [*facts.with_role("end-report"), *ended]
 
 
-# Tasks of srun
+# Tasks: processes by their numbers, as schedulers start them
 
 
 def _tasks_in(notice: Notice) -> set[int]:
@@ -436,7 +437,7 @@ def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
 def _ranks_that_are_tasks(facts: Facts) -> set[int]:
     processes = facts.job.last_lines
     is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
-    lines = [*task_ends(facts), *facts.notices("launchers/slurm-tasks")][:_MOST]
+    lines = [*task_ends(facts), *facts.with_role("others-run")][:_MOST]
     tasks = {task for notice in lines for task in _tasks_in(notice)}
     ranks = {rank for last in processes for rank in last.ranks}
     is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
@@ -452,22 +453,21 @@ def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
     """Return whether a report shows that tasks ended on their own, or were killed before the job was ended."""
     event = report_of(notice)
     if event.how == "waiting":
-        # They had ended when srun stopped waiting for the others; if all is over they had done their work.
-        return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
+        # They had ended when their launcher stopped waiting for the others; if all is over they had done their work.
+        return bool(facts.with_role("others-run")) and not facts.is_over()
     return _is_failure(event.code) and (not event.is_external or id(notice) in _killed_first(facts))
 
 
 @once
 def _killed_first(facts: Facts) -> set[int]:
-    """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
-    by_signal = facts.notices("launchers/slurm-cancelled")
-    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in by_signal):
-        return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
-    forced = [*facts.with_role("forced-end"), *facts.notices("launchers/slurm-first-exit")]
+    """Return the reports of tasks that were killed while the others continued, as far as the order of lines shows."""
+    forced = facts.with_role("forced-end", "others-run")
+    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in forced):
+        return set()  # who ends a job and who reports its tasks do not synchronize: their order proves nothing
     first = first_of_each(notice.evidence[0] for notice in forced)
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
     earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
-    killed = {task for notice in earliest[:_MOST] for task in _tasks_in(notice)}
+    killed = {task for notice in earliest for task in _tasks_in(notice)}
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
     return set(map(id, earliest)) if len(killed) == 1 or 0 < len(killed) < world else set()
 
@@ -484,7 +484,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
     own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
-    raises, retries = _lines(facts.notices(_RAISE)), _lines(facts.notices(_RETRY))
+    raises, retries = _lines(facts.with_role("gives-up")), _lines(facts.with_role("restart"))
     is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not retries
     if not (raises or is_raised):
         return []

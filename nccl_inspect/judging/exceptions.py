@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade
@@ -137,12 +138,8 @@ def exceptions_of(facts: Facts) -> Exceptions:
     """Return the exceptions of a log."""
     traces, echoes = _read_traces(facts)
     loose, of_threads = _find_unattributed(facts.job.raised)
-    by = facts.job.raised_by
-    loose = (
-        [exception.with_fields(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
-        if by
-        else loose
-    )
+    if by := facts.job.raised_by:
+        loose = [exception.with_fields(rank=by.get(exception.line.place)) for exception in loose]
     fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
     return Exceptions(traces, echoes, loose, of_threads, fatal)
 
@@ -208,7 +205,7 @@ def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
 def _places_of_failures(facts: Facts) -> dict[str, tuple[list[int], int]]:
     """Return for each source the lines that report failures, in order, and its last line."""
     failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
-    by_source = group_values((line.source, line.order) for failure in failures for line in failure.evidence)
+    by_source = group_values(line.place for failure in failures for line in failure.evidence)
     return {source.name: (sorted(by_source.get(source.name, ())), source.lines) for source in facts.job.sources}
 
 
@@ -257,26 +254,21 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
     notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
-    by_source = group_values((line.source, line.order) for notice in notices for line in notice.evidence)
+    by_source = group_values(line.place for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
 @once
 def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    mine = [_read_exception(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
+    led_to = facts.with_role("nccl-exception", "store-failed")
+    led_to += facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
+    mine = [_read_exception(notice).with_fields(line=line) for notice in led_to for line in notice.evidence]
     by_source = group_values((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 
-def _order(raised: RaisedException) -> int:
-    return raised.line.order
-
-
-def _statements(facts: Facts) -> list[Notice]:
-    """Return exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
-    of_cuda = facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
-    return [*facts.with_role("nccl-exception", "store-failed"), *of_cuda]
+_order = attrgetter("line.order")
 
 
 def is_of_nccl(raised: RaisedException) -> bool:

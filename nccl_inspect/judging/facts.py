@@ -211,6 +211,12 @@ class Facts:
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
+    def has_no_pairs(self) -> bool:
+        """Return whether the log shows that each host has one rank."""
+        comms = self.job.communicators
+        whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+        return bool(comms) and whole and all(len(host.ranks) == 1 for host in self.job.hosts)
+
     def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
         topologies = [topology for topology in self.topologies if topology.host in (None, host)]
         ends = self.gpu(src, src_gpu), self.gpu(dst, dst_gpu)
@@ -356,7 +362,7 @@ def precedes(notice: Notice, other: Notice) -> bool:
 
 def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
     """Return the position of the first of these lines in each source."""
-    return {source: min(orders) for source, orders in group_sets((line.source, line.order) for line in lines).items()}
+    return {source: min(orders) for source, orders in group_sets(line.place for line in lines).items()}
 
 
 def cite_line(line: Evidence) -> str:

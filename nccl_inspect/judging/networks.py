@@ -249,13 +249,6 @@ def libfabric_paths(facts: Facts) -> Selection:
     return facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
 
 
-def has_no_pairs(facts: Facts) -> bool:
-    """Return whether the log shows that each host has one rank."""
-    comms = facts.job.communicators
-    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
-    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
-
-
 def tcp_paths(facts: Facts) -> Selection:
     """Return paths over NCCL's own TCP network that leave a host, or may."""
     return facts.inter_host_net_paths().where(lambda kind: kind.net == "Socket")

@@ -9,6 +9,7 @@ from pathlib import Path as File
 from typing import Any
 
 from nccl_inspect.event import types as events
+from nccl_inspect.model.evidence import places_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
@@ -32,8 +33,8 @@ def list_table(kind: str) -> dict[str, str]:
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
     """Return the statements with a line in the evidence of a finding."""
-    lines = {(line.source, line.order) for line in finding.evidence}
-    return [notice for notice in notices if any((line.source, line.order) in lines for line in notice.evidence)]
+    lines = places_of(finding.evidence)
+    return [notice for notice in notices if not lines.isdisjoint(places_of(notice.evidence))]
 
 
 def is_error(notice: Notice) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect import artifacts
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
-from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
@@ -120,25 +121,20 @@ def waits(facts: Facts) -> list[Wait]:
 
 def _next_group(named: list[Status], notice: Notice) -> str | None:
     """Return the only group that statuses name, or that of the first one behind a line."""
-    line, groups = notice.evidence[0], {status.group for status in named}
+    groups = {status.group for status in named}
     if len(groups) < 2:
         return next(iter(groups), None)
-    places = [(status.notice.evidence[0].order, status.group) for status in named]
-    sources = [status.notice.evidence[0].source for status in named]
-    behind = [place for place, source in zip(places, sources, strict=True) if source == line.source]
-    return min((place for place in behind if place[0] > line.order), default=(0, None))[1]
+    behind = (status for status in named if precedes(notice, status.notice))
+    return min(((status.notice.evidence[0].order, status.group) for status in behind), default=(0, None))[1]
 
 
 def latecomers(waiting: Sequence[Wait]) -> list[Wait]:
     """Waits that, by their times, started only after the first had timed out: the first waited for them."""
-    printed = [(wait, glog_seconds(wait.notice.message)) for wait in waiting]
-    timed_out = min((when for _, when in printed if when), default=None)
-    late = []
-    for wait, when in printed if timed_out is not None else ():
-        ran_ms = getattr(wait.notice.event, "ran_ms", None)
-        if when is not None and ran_ms is not None and timed_out is not None and when - ran_ms / 1000 > timed_out:
-            late.append(wait)
-    return late
+    printed = [
+        (wait, glog_seconds(wait.notice.message), getattr(wait.notice.event, "ran_ms", None)) for wait in waiting
+    ]
+    first = min((when for _, when, _ in printed if when), default=math.inf)
+    return [wait for wait, when, ran_ms in printed if when and ran_ms is not None and when - ran_ms / 1000 > first]
 
 
 def by_time(waiting: list[Wait]) -> list[Wait]:

@@ -68,6 +68,8 @@ class Gathered:
         self.lives = [lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
         self.processes, self.communicators, self.refused = walk_logs(self.living)
+        self.runs: dict[str, Fold] = {}
+        """The runs of the job, as :func:`~nccl_inspect.model.jobs.runs_of` tells them apart; empty until it does."""
 
     @property
     def living(self) -> Iterator[ProcessLog]:

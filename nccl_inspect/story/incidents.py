@@ -27,7 +27,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.silence import closed_by_others
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.judging.watchdog import statuses, waits
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, places_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
@@ -88,11 +88,11 @@ class Collector:
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
             for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
-                self._of_line[line.source, line.order] = finding
+                self._of_line[line.place] = finding
 
     @cached_property
     def _errors(self) -> set[tuple[str, int]]:
-        return {(line.source, line.order) for notice in self.facts.errors() for line in notice.evidence}
+        return places_of(line for notice in self.facts.errors() for line in notice.evidence)
 
     def collect(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""
@@ -104,9 +104,8 @@ class Collector:
             if end.gave_up and waited and end.actors and waited.isdisjoint(end.actors):
                 # The others said that they gave up. It has lines as they have, and none of that: it waited for nobody.
                 end.gave_up = any(self.actors.find_process(actor) is None for actor in end.actors)
-        shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
-        found += self._collect_findings(shown, kinds)
+        found += self._collect_findings(kinds)
         return [incident for incident in found if not self._is_outlived(incident)]
 
     def _is_outlived(self, incident: Incident) -> bool:
@@ -121,8 +120,8 @@ class Collector:
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
         rule = rules_by_name()[finding.rule]
-        lines = ((line.source, line.order) for line in finding.evidence)
-        return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
+        is_setting = rule.reach == Layer.SETTING and bool(rule.may_cause)
+        return is_setting and not places_of(finding.evidence) <= self._errors
 
     # Statements
 
@@ -193,7 +192,7 @@ class Collector:
         return min(layer, self._layer_of(finding))
 
     def _finding(self, notice: Notice) -> Finding | None:
-        lines = ((line.source, line.order) for line in notice.evidence)
+        lines = (line.place for line in notice.evidence)
         own = next((self._of_line[line] for line in lines if line in self._of_line), None)
         own = own or self._by_rule.get(notice.rule)
         dialect, _, name = notice.production.partition("/")
@@ -264,7 +263,7 @@ class Collector:
         """Return an exception, at the line where the trouble of its rank began; a finding about that may say more."""
         is_end = line is None and layer != Layer.PROGRAM
         line = line or raised.line
-        finding = None if is_end else self._of_line.get((line.source, line.order))
+        finding = None if is_end else self._of_line.get(line.place)
         kind, words = finding.rule if finding else _KINDS[layer], f"raised {raised.text}"
         layer = min(layer, self._layer_of(finding)) if finding and layer == Layer.PROGRAM else layer
         return Incident(kind, layer, frozenset(ranks), line, words, confidence=confidence, finding=finding)
@@ -357,7 +356,7 @@ class Collector:
 
     # Findings
 
-    def _collect_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
+    def _collect_findings(self, kinds: set[str]) -> Iterator[Incident]:
         """Yield what rules find without an error: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)

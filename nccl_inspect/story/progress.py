@@ -36,7 +36,7 @@ from nccl_inspect.judging.watchdog import (
 )
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -448,7 +448,8 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
-        waits_for_id = [notice for notice in job.notices if _waited_for_id(notice)]
+        asked = self.facts.notices("torch/unique-id-failed")  # of rank 0 of a group, which did not come in time
+        waits_for_id = [notice for notice in asked if "timeout" in str(value(notice, "error")).lower()]
         gave_up = {self.actors.rank_in_line(notice.message) for notice in waits_for_id}
         first = {self.actors.actor_by_process(begin.process) for begin in most if begin.member == 0}
         is_of_world = all("/default_pg/" in notice.message for notice in waits_for_id)
@@ -482,11 +483,6 @@ class Table:
             fits = [rank for rank in free if low < rank < high]
             found.update(fits if len(fits) == 1 else ())
         return found
-
-
-def _waited_for_id(notice: Notice) -> bool:
-    """Return whether a rank reports that rank 0 of a group did not come in time to make its communicator."""
-    return notice.production == "torch/unique-id-failed" and "timeout" in str(value(notice, "error")).lower()
 
 
 class _Call(Frozen):

@@ -13,7 +13,7 @@ from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.silence import silence_of
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, places_of
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
@@ -177,7 +177,7 @@ class Story:
         if not self.roots:
             return []
         lead = self.lead
-        shown = {(one.line.source, one.line.order) for one in lead if one.line}
+        shown = places_of(one.line for one in lead if one.line)
         who = {actor for one in lead for actor in one.actors}
         said = set(map(_sentence, lead))
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
@@ -240,12 +240,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     fatal = (finding for finding in joined if finding.fatal and finding.confidence != _CONFIDENCES[-1])
-    quoted = {(line.source, line.order) for finding in fatal for line in finding.evidence}
-    incidents = [
-        one
-        for one in incidents
-        if is_over or _is_failure(one) or (one.line and (one.line.source, one.line.order) in quoted)
-    ]
+    quoted = places_of(line for finding in fatal for line in finding.evidence)
+    incidents = [one for one in incidents if is_over or _is_failure(one) or (one.line and one.line.place in quoted)]
     edges = Edges(actors, incidents)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
         for root in edges.roots:
