@@ -17,7 +17,7 @@ from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
-from nccl_inspect.model.evidence import Evidence, places_of
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
@@ -249,7 +249,7 @@ def connecting(facts: Facts) -> dict[int, int]:
     )
     peers: dict[int, int] = {}
     for path in one_sided if ends else ():
-        rank = next((ends[place] for line in path.evidence if (place := line.place) in ends), None)
+        rank = next((ends[place] for line in path.evidence if (place := line.position) in ends), None)
         if rank in (path.src, path.dst):
             peers[rank] = path.dst if rank == path.src else path.src
     return peers
@@ -333,7 +333,7 @@ def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
         return []
     signs = last_signs(facts)
     before = {(last.source, last.order) for last in facts.job.last_lines}
-    before |= places_of(empty_tables(facts, ends))
+    before |= positions_in(empty_tables(facts, ends))
     places = [(end, (end.source, end.order - back)) for end in ends for back in (1, 2)]
     return [end for end, place in places if place in before and signs.get(end.source, 0) < place[1]]
 
@@ -344,7 +344,7 @@ def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
     nccl-tests flushes each line as it prints it, and prints a row when all ranks have run that size (src/common.cu).
     A line in between may be such a row.
     """
-    orders = places_of(ends)
+    orders = positions_in(ends)
     return [head for head in _heads(facts) if (head.source, head.order + 1) in orders]
 
 

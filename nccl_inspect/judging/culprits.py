@@ -10,13 +10,12 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN
 from nccl_inspect.judging import transfers
 from nccl_inspect.judging.engine import Results
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.statements import NIC_FIELDS, list_table, notices_shown, value
+from nccl_inspect.judging.statements import NIC_FIELDS, layer_of, list_table, notices_shown, value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End
@@ -345,8 +344,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
             _add_culprits(facts, finding, (group, traits, Scene("pair", "any", 0)))
         elif names_fault(finding):
             # Lines of ranks that waited for others or lost them do not count, unless they name a NIC of their own.
-            names = (notice.production.partition("/") for notice in _notices(facts, finding))
-            is_of_others = any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
+            is_of_others = any(layer_of(notice) in FOREIGN for notice in _notices(facts, finding))
             nics = _nics(facts, finding)
             if is_of_others and not nics:
                 continue

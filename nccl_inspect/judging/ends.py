@@ -21,7 +21,6 @@ from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
 
-_MOST = 100  # the most lines of launchers to examine of one kind: more than a job has
 _CORE = 0x80  # the flag that the kernel adds to the signal in a status if it wrote a core dump
 _ALONE = 2  # ranks of which Hydra names one, whichever ended first
 EXCEPTION = 1  # the exit code of Python after an exception
@@ -65,28 +64,25 @@ class ProcessEnd(Frozen):
     @property
     def who(self) -> str:
         """Return the process in words."""
-        parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
-        return self._who + (f" ({', '.join(parts)})" if parts and self.report.process != "spawned" else "")
-
-    @property
-    def _who(self) -> str:
-        report = self.report
-        who = ranks_word(self.ranks) if self.ranks else str(value(self.notice, "worker") or "a process")
+        report, pid = self.report, None if self.pid is None else f"pid {self.pid}"
+        who, worker = ranks_word(self.ranks) if self.ranks else "", value(self.notice, "worker")
         if self.is_undecided:
-            return "a rank"
-        if report.process == "spawned":
+            who = "a rank"
+        elif report.process == "spawned":
             return f"process {value(self.notice, 'index')} of {report.reporter}"
-        if report.process == "training":
-            return "the training"
-        if report.process == "task":
-            tasks, nodes = str(value(self.notice, "tasks")), value(self.notice, "nodes")
+        elif report.process == "training":
+            who = "the training"
+        elif report.process == "task":
+            tasks = str(value(self.notice, "tasks"))
             task = f"task{'' if tasks.isdigit() else 's'} {tasks} of {report.reporter}"
-            if self.ranks:
-                return f"{who} ({task}{', ' + nodes if nodes else ''})"
-            return task + (f" ({nodes})" if nodes else "")
-        if self.is_nameless and report.order == "any" and who == "a process":
-            return f"a process that {report.reporter} does not name"
-        return who if not self.is_loader else "a DataLoader worker" + (f" of {who}" if self.ranks else "")
+            about = ", ".join(filter(None, (task if self.ranks else "", value(self.notice, "nodes"))))
+            who = (who or task) + f" ({about})" * bool(about)
+        elif self.is_loader:
+            who = "a DataLoader worker" + f" of {who}" * bool(who)
+        elif self.is_nameless and report.order == "any" and not worker:
+            who = f"a process that {report.reporter} does not name"
+        where = ", ".join(filter(None, (self.host, pid)))
+        return (who or str(worker or "a process")) + f" ({where})" * bool(where)
 
     @property
     def is_loader(self) -> bool:
@@ -215,7 +211,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     if facts.job.communicators:
         return None
     for notice in filter(is_unlabelled, facts.with_role("store-failed")):
-        if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
+        if value(notice, "rank") in end.ranks:
             return RaisedException(notice.message, notice.evidence[0], notice)
     return None
 
@@ -225,17 +221,11 @@ def is_unlabelled(notice: Notice) -> bool:
     return message_of(notice).startswith("torch.distributed.DistBackendError: [")
 
 
-def _is_own(event: ProcessEnded) -> bool:
-    """Return whether the reporter neither restarts the process nor kills others with the same signal."""
-    return not (event.retries or event.kills_with or event.process in ("spawned", "command"))
-
-
-def _is_identified(event: ProcessEnded) -> bool:
-    return _is_own(event) and (event.ended_pid is not None or (event.order != "any" and bool(event.ranks)))
-
-
-def _is_unidentified(event: ProcessEnded) -> bool:
-    return _is_own(event) and not _is_identified(event)
+def _is_identified(event: ProcessEnded) -> bool | None:
+    """Return whether a report names the process; None where it may be restarted, or others be killed like it."""
+    if event.retries or event.kills_with or event.process in ("spawned", "command"):
+        return None
+    return event.ended_pid is not None or (event.order != "any" and bool(event.ranks))
 
 
 def _is_failure(code: int | None) -> bool:
@@ -244,10 +234,10 @@ def _is_failure(code: int | None) -> bool:
 
 def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
     """Yield the processes that a report names."""
-    for notice in facts.with_event(ProcessEnded, _is_identified):
-        code, words = report_of(notice).code, _words(facts, notice)
-        code = EXCEPTION if code is None and report_of(notice).exception else code
-        if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_identified(event) is True):
+        event, words = report_of(notice), _words(facts, notice)
+        code = EXCEPTION if event.code is None and event.exception else event.code
+        if (words or _is_failure(code)) and not _is_foreign(facts, event):
             yield _identify(facts, notice, code or 0).with_fields(words=words)
     yield from (end for end in _spared_ends(facts) if not end.is_undecided)
 
@@ -289,24 +279,17 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     On one host, a process without a line is the rank without a line that has its local rank.
     """
     event, pid = report_of(notice), report_of(notice).ended_pid
-    if pid is None and len(event.ranks) == 1:
+    if pid is None and event.ranks:
         host, pid = find_process(facts, event.ranks[0])
         ranks = [*event.ranks]
     else:
         ranks, host = _look_up_pid(facts, pid)
-        local = value(notice, "local_rank")
-        is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
         ranks = [] if shares_ranks(facts.job) else ranks  # else a report may know which rank of the job it is
-        ranks = ranks or list(event.ranks) or ([local] if is_absent else [])
+        ranks = ranks or list(event.ranks)
+        if not (ranks or with_pid(facts, pid) or facts.spans_hosts()) and facts.job.rank_space == "global":
+            local, world = value(notice, "local_rank"), facts.job.world_size or 0
+            ranks = [local] if set(range(world)).difference(facts.job.ranks_seen) == {local} else []
     return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
-
-
-@once
-def _find_absent(facts: Facts) -> set[int]:
-    """Return the only rank of the job without any line; empty if there are none, or several."""
-    seen = set(facts.job.ranks_seen)
-    is_one = facts.job.rank_space == "global" and facts.job.world_size == len(seen) + 1
-    return set(range(len(seen) + 1)) - seen if is_one else set()
 
 
 def find_node(facts: Facts, notice: Notice) -> str | None:
@@ -320,7 +303,7 @@ def find_node(facts: Facts, notice: Notice) -> str | None:
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     """Return the processes of torch.multiprocessing.spawn; the only one that it did not have to end is known."""
-    own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
+    own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")
     forced = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
     left = [last for last in facts.job.last_lines if last.process.pid not in forced]
     who: tuple[list[int], str | None, int | None] = ([], None, None)
@@ -332,7 +315,7 @@ def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
 def _crashes(facts: Facts) -> list[ProcessEnd]:
     """Return crashes without a pid; one before the ranks started, or after their end, was not that of a rank."""
     texts = {end.text for end in facts.job.ended_by} if not facts.is_over() else set[str]()
-    own = facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own")
+    own = facts.with_event(ProcessEnded, lambda event: _is_identified(event) is False and event.order == "own")
     by_code = {report_of(one).code: one for one in reversed(own) if one.message in texts}
     return [ProcessEnd([], None, None, code, one) for code, one in by_code.items() if code is not None]
 
@@ -341,7 +324,7 @@ def _crashes(facts: Facts) -> list[ProcessEnd]:
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
     """Reports of launchers without a pid, for processes without any other report."""
     ends: list[ProcessEnd] = []
-    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order != "own"):
+    for notice in facts.with_event(ProcessEnded, lambda one: _is_identified(one) is False and one.order != "own"):
         event, code, words = report_of(notice), report_of(notice).code, _words(facts, notice)
         lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
         if event.process == "task":
@@ -378,8 +361,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     if len(killed) == 1:
         return [_identify(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
     left = set(range(world)).difference(*(event.ranks for event in map(report_of, killed)))
-    in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
-    if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
+    if len(left) != 1 or any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators):
         return [unknown]
     return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
 
@@ -437,8 +419,7 @@ def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
 def _ranks_that_are_tasks(facts: Facts) -> set[int]:
     processes = facts.job.last_lines
     is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
-    lines = [*task_ends(facts), *facts.with_role("others-run")][:_MOST]
-    tasks = {task for notice in lines for task in _tasks_in(notice)}
+    tasks = {task for one in (*task_ends(facts), *facts.with_role("others-run")) for task in _tasks_in(one)}
     ranks = {rank for last in processes for rank in last.ranks}
     is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
     return ranks if is_task else set()

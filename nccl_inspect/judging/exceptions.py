@@ -139,7 +139,7 @@ def exceptions_of(facts: Facts) -> Exceptions:
     traces, echoes = _read_traces(facts)
     loose, of_threads = _find_unattributed(facts.job.raised)
     if by := facts.job.raised_by:
-        loose = [exception.with_fields(rank=by.get(exception.line.place)) for exception in loose]
+        loose = [exception.with_fields(rank=by.get(exception.line.position)) for exception in loose]
     fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
     return Exceptions(traces, echoes, loose, of_threads, fatal)
 
@@ -205,7 +205,7 @@ def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
 def _places_of_failures(facts: Facts) -> dict[str, tuple[list[int], int]]:
     """Return for each source the lines that report failures, in order, and its last line."""
     failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
-    by_source = group_values(line.place for failure in failures for line in failure.evidence)
+    by_source = group_values(line.position for failure in failures for line in failure.evidence)
     return {source.name: (sorted(by_source.get(source.name, ())), source.lines) for source in facts.job.sources}
 
 
@@ -254,7 +254,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
     notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
-    by_source = group_values(line.place for notice in notices for line in notice.evidence)
+    by_source = group_values(line.position for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
@@ -280,14 +280,12 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
     """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
-    loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
-    loose = [exception for exception in loose if exception.rank is None or not ranks or exception.rank in ranks]
-    loose = [exception for exception in loose if exception.rank is not None and ranks] or loose
-    above = [exception for exception in loose if is_before(exception.line, end)]
-    reported = [
-        exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
-    ]
-    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
+    loose = [one for one in exceptions_of(facts).loose if not one.is_loss_of_peer]
+    loose = [one for one in loose if one.rank is None or not ranks or one.rank in ranks]
+    loose = [one for one in loose if one.rank is not None and ranks] or loose
+    above = [one for one in loose if is_before(one.line, end)]
+    reported = [one for one in loose if one.line.text.startswith("  ") and is_before(end, one.line)]
+    return above or reported or [one for one in loose if one.line.source in own - {end.source}]
 
 
 def absent_ranks(facts: Facts) -> set[int]:
@@ -370,9 +368,9 @@ def connected_below(facts: Facts, notice: Notice) -> bool:
 
 def _precedes(facts: Facts, notice: Notice, begins: Mapping[str, int]) -> bool:
     # Of many lines only the first ones are kept: the position of the last one is unknown.
-    is_whole = notice.count == len(notice.evidence)
-    above = is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
-    return above and not any(is_of_another(facts, line) for line in notice.evidence)
+    return notice.count == len(notice.evidence) and all(
+        line.order < begins.get(line.source, 0) and not is_of_another(facts, line) for line in notice.evidence
+    )
 
 
 @once
@@ -400,8 +398,7 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
     """Return whether NCCL prints anything after a statement, so that the program has loaded and called it."""
     here = notice.evidence[0]
     versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
-    lasts = {(last.source, last.order) for last in facts.job.last_lines}
-    own = any(source == here.source and order > here.order for source, order in lasts)
+    own = any(last.source == here.source and last.order > here.order for last in facts.job.last_lines)
     return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
@@ -433,16 +430,10 @@ def frames(facts: Facts, code: int | None = None, files: str | tuple[str, ...] =
     return facts.with_event(ErrorCascade, lambda event: code in (None, event.code) and event.file.endswith(files))
 
 
-def file_of(frame: Notice) -> str:
-    """Return the source file of such a line."""
-    assert isinstance(frame.event, ErrorCascade)
-    return frame.event.file
-
-
 def find_unexplained(facts: Facts, code: int) -> list[Notice]:
     """Return the statements that a call failed with this code, its first frame first; none if the log says more."""
     cascade, statements = frames(facts, code), _find_statements(facts, code)
-    reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]
+    reached = [one for one in cascade if str(getattr(one.event, "file", "")).rpartition("/")[2] in _INTERFACE]
     if not (reached or statements) or _is_explained(facts, statements):
         return []
     return [*cascade[:1], *statements, *reached]

@@ -362,7 +362,7 @@ def precedes(notice: Notice, other: Notice) -> bool:
 
 def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
     """Return the position of the first of these lines in each source."""
-    return {source: min(orders) for source, orders in group_sets(line.place for line in lines).items()}
+    return {source: min(orders) for source, orders in group_sets(line.position for line in lines).items()}
 
 
 def cite_line(line: Evidence) -> str:

@@ -59,7 +59,7 @@ def revivals(facts: Facts) -> dict[str, int]:
     ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     lost = [notice for notice in facts.job.notices if job_failure.reason(notice.event) == job_failure.NODE_FAILURE]
     failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends, *lost]
-    failed = [*_last_places(failures), *(line.place for line in facts.job.raised)]
+    failed = [*_last_places(failures), *(line.position for line in facts.job.raised)]
     return found if all(last < found.get(source, 0) for source, last in failed) else {}
 
 
@@ -87,7 +87,7 @@ def successes(facts: Facts) -> dict[str, int]:
 @once
 def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
-    shown = [line.place for line in facts.job.benchmarks if shows_work(line.text)]
+    shown = [line.position for line in facts.job.benchmarks if shows_work(line.text)]
     stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
     return dict(sorted([*shown, *_last_places(stated)]))
 

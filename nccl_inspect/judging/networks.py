@@ -92,9 +92,8 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
     """Return all interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
     listed: list[tuple[object, object, bool, Notice]] = []
     for notice in facts.with_event(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        listed.append((notice.event.interface, notice.event.address, True, notice))
-        listed += [(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+        listed.append((getattr(notice.event, "interface", ""), getattr(notice.event, "address", ""), True, notice))
+        listed += [(name, address, False, notice) for _, name, address, *_ in getattr(notice.event, "devices", ())]
     for notice in facts.with_event(NetDevices, lambda event: event.net == "Socket"):
         devices = getattr(notice.event, "devices", ())
         listed += [(device[1], device[2], False, notice) for device in devices if len(device) > 2]

@@ -156,26 +156,21 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
     return [last for last in facts.job.last_lines if last.process in left and last.ranks]
 
 
-def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
+def _present(facts: Facts, echoes: list[Notice]) -> set[object]:
     """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
     also have been concatenated.
     """
-    echoes = list(echoes)
     said = [*echoes, *facts.with_role("completion-error")]
     present: set[object] = {process for notice in said for process in notice.processes}
     first = _first_lines(echoes)
     of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
     begins = _first_lines(facts.job.notices) if echoes else {}
     for last in facts.job.last_lines:
-        place = last.source, last.process.host
-        other = of_source.get(last.source)
-        if place in first:
-            is_later = last.order > first[place]
-        else:
-            is_later = other is not None and last.order > other and begins.get(place, other) < other
-        present |= {last.process} if is_later else set()
+        place, other = (last.source, last.process.host), of_source.get(last.source)
+        if other is not None and last.order > first.get(place, other):
+            present |= {last.process} if place in first or begins.get(place, other) < other else set()
     return present
 
 
@@ -201,8 +196,7 @@ def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
     """Return the hosts to which connections were lost, if all are known by address or name."""
     by_address = {host.name: {host.name} for host in facts.job.hosts}
     for notice in facts.with_event(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+        by_address.setdefault(str(getattr(notice.event, "address", None)).partition("<")[0], set()).update(notice.hosts)
     lost = peers_lost(echoes)
     return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
 

@@ -23,8 +23,8 @@ class Evidence(Frozen):
             put(self, value)
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Return what no other line has: its source, and its place there."""
+    def position(self) -> tuple[str, int]:
+        """Return what no other line has: its source, and where it stands there."""
         return self.source, self.order
 
 
@@ -32,6 +32,6 @@ _PUTS = list(slots(Evidence).values())
 """Put the values of an object in its places: a job has many of them."""
 
 
-def places_of(lines: Iterable[Evidence]) -> set[tuple[str, int]]:
-    """Return the places of some lines."""
-    return {line.place for line in lines}
+def positions_in(lines: Iterable[Evidence]) -> set[tuple[str, int]]:
+    """Return the positions of some lines."""
+    return {line.position for line in lines}

@@ -283,12 +283,10 @@ class Edges:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
-        if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
-            return
-        (why,) = ended[0].because
-        is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
-        if is_failure and not (why.actors or why.peers or why.is_condition):
-            why.actors = ended[0].actors
+        for why in ended[0].because if len(ended) == 1 and not ended[0].gave_up else ():
+            is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
+            if is_failure and not (why.actors or why.peers or why.is_condition):
+                why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
         """Explain why ranks lag: they do not answer any more. Return what then holds the others up."""
