@@ -17,6 +17,7 @@ from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
+from nccl_inspect.judging.watchdog import who_waits
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
@@ -25,7 +26,7 @@ from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
-from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
+from nccl_inspect.util.wording import count, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
@@ -209,8 +210,7 @@ def describe(facts: Facts) -> str:
     when = f" ({wait.time})" if wait.time else ""
     quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
     cut = "" if facts.job.quiet is not None or facts.job.ended_by else f" (or the log was cut{_end_of_log(facts)})"
-    waiters = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
-    return f"{culprit}{waiters} for {whom}{where}{when}{quiet}{cut}"
+    return f"{culprit}{who_waits(wait.waiting)} for {whom}{where}{when}{quiet}{cut}"
 
 
 def _end_of_log(facts: Facts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -74,12 +74,11 @@ def statuses(facts: Facts) -> list[Status]:
     """Return all statuses, in the order of the log."""
     found = []
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        numbers = [int(match[1]) if (match := one.search(notice.message)) else None for one in (_ENQUEUED, _COMPLETED)]
-        stated, member = (
-            one if isinstance(one := value(notice, name), int) else None for name in ("global_rank", "rank")
-        )
-        done = -1 if numbers[1] is None else numbers[1]
-        found.append(Status(notice, group_of(notice.message), stated, member, numbers[0], done))
+        enqueued, done = (pattern.search(notice.message) for pattern in (_ENQUEUED, _COMPLETED))
+        ranks = (value(notice, name) for name in ("global_rank", "rank"))
+        stated, member = (rank if isinstance(rank, int) else None for rank in ranks)
+        last = int(enqueued[1]) if enqueued else None
+        found.append(Status(notice, group_of(notice.message), stated, member, last, int(done[1]) if done else -1))
     return found
 
 
@@ -219,10 +218,7 @@ def communicator_of(
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
     places |= _members_by_group(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []
-    fits = [
-        comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
-    ]
-    fits = [comm for comm in fits if tuple(comm.ranks) not in others]
+    fits = [comm for comm in near if tuple(comm.ranks) not in others and places <= set(enumerate(comm.ranks))]
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
 
 
@@ -288,8 +284,8 @@ def all_standstills(facts: Facts) -> list[Standstill]:
     # Ranks without a dump that, by the log, timed out in a call waited for others.
     dumped, late = {dump.rank for dump in dumps}, {wait.rank for wait in latecomers(waits(facts))}
     waiting = {wait.rank for wait in waits(facts) if wait.rank is not None} - dumped - late
-    standstills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
-    return [still for still in standstills if still.kind == artifacts.DIFFERENT] if is_running(facts) else standstills
+    stills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
+    return [still for still in stills if still.kind == artifacts.DIFFERENT or not is_running(facts)]
 
 
 @once
@@ -306,7 +302,7 @@ def is_of_run(facts: Facts) -> bool:
     if _began_before(facts):
         return False
     day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    texts = [last.time for last in facts.job.last_lines if last.time]
+    texts = [last.time or "" for last in facts.job.last_lines]
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
     if any(is_near(day, text) or are_near(line_seconds(day), line_seconds(text)) for text in texts):
         return True
@@ -323,12 +319,10 @@ def _began_before(facts: Facts) -> bool:
         return False
     calls = (call for dump in dumps_of(facts) for some in dump.calls.values() for call in some)
     called = min((call.created_ns for call in calls), default=0) / 1e9
-    first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" "))
+    first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" ")) if called else None
     lines = (line_seconds(notice.evidence[0].text) for notice in facts.job.notices)
-    begin = min((when for when in lines if when is not None), default=None)
-    if begin is None or first is None or not called:
-        return False
-    return first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
+    begin = min((when for when in lines if when is not None), default=0.0)
+    return first is not None and first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
 
 
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
@@ -395,8 +389,7 @@ def chain(facts: Facts, still: Standstill) -> str:
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
-        f"{ranks_word(link.ranks)} {conjugate(len(link.ranks), 'wait')} for {ranks_word(link.awaited)} in "
-        f"{work(link.call, link.group, link.call.seq)}"
+        f"{who_waits(link.ranks)} for {ranks_word(link.awaited)} in {work(link.call, link.group, link.call.seq)}"
         for link in still.chain
         if link.ranks
     ]
@@ -443,6 +436,11 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
         yield "Collect dumps of all ranks from the same moment: PyTorch writes them together at a time-out."
     if still.overwritten:
         yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
+
+
+def who_waits(ranks: Collection[int]) -> str:
+    """Return the beginning of a sentence about ranks that wait: ``ranks 0-2 wait``."""
+    return f"{ranks_word(ranks)} {conjugate(len(ranks), 'wait')}"
 
 
 def dumps_of(facts: Facts) -> list[Dump]:

@@ -102,25 +102,22 @@ class Table:
         dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
         names = {dump.name for dump in dumps.values()}
         recorded = words.all_standstills(self.facts)
-        if any(still.culprits for still in recorded) or words.is_running(self.facts):
-            yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
-            return
-        if not (dumps or self._waits):
-            return
-        said = self._rows_from_watchdog(set(dumps))
+        is_settled = any(still.culprits for still in recorded) or words.is_running(self.facts)
         busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
         if dumps:
             busy |= self._standing - set(dumps)
+        rows = {} if is_settled else dumps | self._rows_from_watchdog(set(dumps))
         stills: list[Standstill] = []
-        if len(said) + len(dumps) > 1:
+        if len(rows) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
 
-            stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
+            stills = standstill.find_standstills(rows.values(), busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
+        if dumps or not self._waits:
             return
         lines = [(still, self._line(still, names)) for still in stills]
         found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
@@ -168,8 +165,6 @@ class Table:
 
     def _judge_waits(self, stills: Sequence[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
-        if not self._waits:
-            return None
         line = self._waits[0].notice.evidence[0]
         reports = self.facts.notices("torch/desync-lagging", "torch/desync-not-joined")
         parts = (part for report in reports for part in str(value(report, "members")).split(","))
@@ -255,9 +250,8 @@ class Table:
             if still.kind == artifacts.MISSING and elsewhere:
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
-                    f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
-                    f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
-                    f"{call}. {look_up('@DISORDER')}"
+                    f"it likely began in process group {', '.join(elsewhere)}, in which {words.who_waits(named)}, "
+                    f"as the others do for {'it' if len(named) == 1 else 'them'} in {call}. {look_up('@DISORDER')}"
                 )
                 return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
@@ -416,7 +410,7 @@ class Table:
         is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
         if len(late) > len(wait.waiting) or not is_numbered:
             return  # they may rather wait elsewhere for those
-        who = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
+        who = words.who_waits(wait.waiting)
         if (
             late and wait.missing and late.isdisjoint(self.actors.known_ranks)
         ):  # not launched, or its output is not here
@@ -497,9 +491,8 @@ class _Call(Frozen):
 
     @property
     def description(self) -> str:
-        who = ranks_word(self.waiting)
         what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
-        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+        return f"{words.who_waits(self.waiting)} for {ranks_word(self.absent)} in {what}"
 
 
 def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
