@@ -17,6 +17,7 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import NIC_FIELDS, layer_of, list_table, notices_shown, value
 from nccl_inspect.model.finding import Culprit, Finding
+from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -434,7 +435,7 @@ def _slowness(kind: PathKind) -> int:
     """Return the order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
-    return 4 if kind.net in ("Socket", "FastSocket") else 2 if kind.gdr is True else 3
+    return 4 if kind.net in OVER_TCP else 2 if kind.gdr is True else 3
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:

@@ -16,7 +16,7 @@ from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_values, sort_by
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
@@ -557,9 +557,8 @@ def sort_by_time(ends: list[ProcessEnd]) -> tuple[list[ProcessEnd], bool]:
     """Return the ends in the order of their times, and whether these are missing: lines of two files have no order."""
     if len({end.begin.evidence[0].source for end in ends}) == 1:
         return ends, False
-    times = {id(end): line_seconds(end.notice.evidence[0].text) for end in ends}
-    is_unordered = None in times.values()
-    return ends if is_unordered else sorted(ends, key=lambda end: times[id(end)] or 0.0), is_unordered
+    ordered = sort_by(ends, lambda end: line_seconds(end.notice.evidence[0].text))
+    return ordered or ends, not ordered
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:

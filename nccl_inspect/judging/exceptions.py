@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 
 from nccl_inspect.event import types as events
@@ -361,7 +361,8 @@ def is_above_communicators(facts: Facts, notice: Notice) -> bool:
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
     """Return whether the first connections follow a statement, and every rank is initialized: the job continued."""
-    if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
+    some = facts.job.paths.first_lines()[:1]
+    if not _is_up(facts) or any(is_before(one, line) for one in some for line in notice.evidence):
         return False  # as most are: then the first lines of all paths need not be made
     return _precedes(facts, notice, _first_connections(facts))
 
@@ -382,11 +383,6 @@ def _is_up(facts: Facts) -> bool:
 @once
 def _begins(facts: Facts) -> dict[str, int]:
     return first_of_each(line for comm in facts.job.communicators for line in comm.evidence)
-
-
-@once
-def _some_connection(facts: Facts) -> Sequence[Evidence]:
-    return facts.job.paths.first_lines()[:1]
 
 
 @once

@@ -11,7 +11,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import Gpu, parse_bracket
+from nccl_inspect.model.inventory import OVER_TCP, Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, SIDES, End, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
@@ -131,7 +131,7 @@ class Facts:
     @once
     def inter_host_rdma_paths(self) -> Selection:
         """Return those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
-        return self.inter_host_net_paths().where(lambda kind: kind.net not in ("Socket", "FastSocket"))
+        return self.inter_host_net_paths().where(lambda kind: kind.net not in OVER_TCP)
 
     def notices(self, *productions: str) -> list[Notice]:
         """Return the statements of these productions, in the order of the log."""
@@ -196,6 +196,11 @@ class Facts:
     def hosts(self) -> list[str]:
         """Return the hosts that the log shows."""
         return [host.name for host in self.job.hosts]
+
+    @once
+    def rank_at(self) -> dict[tuple[str, int], int]:
+        """Return the rank that each host has in each place of the order of its ranks, as helper threads name them."""
+        return {(host.name, at): rank for host in self.job.hosts for at, rank in enumerate(sorted(host.ranks))}
 
     def bus_ids(self) -> dict[str, frozenset[str | None]]:
         """Return the bus ids of the GPUs of hosts, which are equal on machines of one kind; None stands for unknown."""

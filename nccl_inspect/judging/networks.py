@@ -14,6 +14,7 @@ from nccl_inspect.judging.exceptions import frames
 from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_network
@@ -182,7 +183,7 @@ def fallback(facts: Facts) -> Fallback | None:
 
 def failed_plugins(facts: Facts) -> list[Notice]:
     """Return failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
-    return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
+    return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in BUILT_IN]
 
 
 def is_over_tcp(notice: Notice) -> bool:

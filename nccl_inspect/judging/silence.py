@@ -186,10 +186,13 @@ def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
 def _named_ranks(facts: Facts) -> set[int]:
     """Return the ranks that helper threads and proxies of others name as gone or failed."""
     named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
-    places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    for notice in closed_by_others(facts):
-        named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
-    return {rank for rank in named if rank is not None}
+    named = named.union(*(_local_ranks(facts, notice) for notice in closed_by_others(facts)))
+    return named - {None}
+
+
+def _local_ranks(facts: Facts, notice: Notice) -> set[int | None]:
+    """Return the ranks that have the local rank that a statement names, on the hosts of those who made it."""
+    return {facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts}
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
@@ -211,9 +214,5 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
 @once
 def closed_by_others(facts: Facts) -> list[Notice]:
     """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
-    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    return [
-        notice
-        for notice in facts.notices(*_NAME_LOCAL_RANKS)
-        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
-    ]
+    notices = facts.notices(*_NAME_LOCAL_RANKS)
+    return [one for one in notices if not one.ranks or not _local_ranks(facts, one).issuperset(one.ranks)]

@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.grouping import group_sets, group_values, sort_by
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import are_near, glog_seconds, line_seconds
@@ -138,8 +138,7 @@ def latecomers(waiting: Sequence[Wait]) -> list[Wait]:
 
 def by_time(waiting: list[Wait]) -> list[Wait]:
     """Waits in the order in which they timed out, which is not that of lines where each host has its own file."""
-    times = {id(wait): glog_seconds(wait.notice.message) for wait in waiting}
-    return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
+    return sort_by(waiting, lambda wait: glog_seconds(wait.notice.message)) or waiting
 
 
 def wait_words(waits: list[Wait], place: str) -> str:

@@ -208,9 +208,7 @@ class Collector:
         named = dict(getattr(notice.event, "values", ()))
         ranks = [named.get("peer_rank"), named.get("peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
-            hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
-            places = {place: rank for host in hosts for place, rank in enumerate(sorted(host.ranks))}
-            ranks += [places.get(value(notice, "local_rank"))]
+            ranks += [self.facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts]
         return frozenset(rank for rank in ranks if isinstance(rank, int))
 
     # Exceptions

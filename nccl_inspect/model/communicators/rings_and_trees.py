@@ -158,11 +158,8 @@ def ring_gdr(comm: Communicator) -> bool | None:
 
 
 def _connections(comm: Communicator) -> list[events.Connected]:
-    return [line for member in comm.members.values() for line in _list_lines(member)]
-
-
-def _list_lines(member: Member) -> list[events.Connected]:
-    return [step.event for step in member.connected if isinstance(step.event, events.Connected)]
+    steps = (step for member in comm.members.values() for step in member.connected)
+    return [step.event for step in steps if isinstance(step.event, events.Connected)]
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
@@ -276,7 +273,7 @@ def _is_behind(member: Member, known: set[str], most: int) -> bool:
         return bool(bursts) and (len(known) > 1 or _channels(member) != most)
     last = member.connected[-1].place
     is_open = any(burst.key.conn == 0 and burst.last > last for burst in bursts)
-    return is_open or not known.issubset(line.what for line in _list_lines(member))
+    return is_open or not known.issubset(getattr(step.event, "what", "") for step in member.connected)
 
 
 def _channels(member: Member) -> int:
