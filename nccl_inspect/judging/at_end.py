@@ -26,7 +26,7 @@ from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
-from nccl_inspect.util.wording import count, list_words, ranks_word
+from nccl_inspect.util.wording import count, is_or_are, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
@@ -194,15 +194,14 @@ def describe(facts: Facts) -> str:
     """Return a sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = waiting_ranks(facts)
     assert wait is not None
-    late = wait.missing or wait.silent
-    verb = ("have" if len(late) > 1 else "has") if wait.missing else ("are" if len(late) > 1 else "is")
-    mute, probably = idle_processes(facts), ""
+    late, mute, probably = wait.missing or wait.silent, idle_processes(facts), ""
     if len(mute) == len(wait.missing):  # these are likely the same
         names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
         more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
         since = f"silent since line {max((last.line for last in mute), default=0)}"
         probably = f" (probably {names}{more}, {since})"
-    what = f"{verb} not started{probably}" if wait.missing else f"{verb} silent"
+    has = "have" if len(late) > 1 else "has"
+    what = f"{has} not started{probably}" if wait.missing else f"{is_or_are(len(late))} silent"
     culprit = f"{ranks_word(late)} of {wait.nranks} {what}; " if late else ""
     whom = "it" if len(late) == 1 else "them" if late else "each other"
     since = f" since line {wait.since.line}" if wait.since else ""
@@ -518,13 +517,12 @@ def homes(facts: Facts) -> dict[int, tuple[str, int]]:
     world = facts.job.world_size
     pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
     host_of = dict(pairs)
-    if not world or facts.job.rank_space != "global" or not all(map(is_named, host_of.values())):
-        return {}
-    if not host_of or len(host_of) != len(pairs):
+    is_known = facts.job.rank_space == "global" and all(map(is_named, host_of.values()))
+    if not world or not is_known or not 0 < len(host_of) == len(pairs):
         return {}  # a rank with two hosts: several jobs
     size = _block(facts, host_of, world)
     blocks = _blocks(host_of, size) if size else {}
-    if not blocks or max(Counter(blocks.values()).values()) > 1:
+    if not blocks or len(set(blocks.values())) < len(blocks):
         return {}  # a host with several blocks: its name does not decide which
     missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
     return {rank: (blocks[rank // size], rank % size) for rank in missing}

@@ -14,7 +14,6 @@ from nccl_inspect.grammar.layers import FOREIGN
 from nccl_inspect.judging import transfers
 from nccl_inspect.judging.engine import Results
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import NIC_FIELDS, layer_of, list_table, notices_shown, value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.inventory import OVER_TCP
@@ -553,9 +552,8 @@ def tell(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 def _verb(culprit: Culprit, scene: Scene) -> str:
     """Return the verb between the bad ones and a culprit, in the plural."""
     noun, verbs = "rank" if scene.noun == "host" else scene.noun, list_table("verb")
-    if culprit.kind == "host" and noun == "path" and scene.scope == "intra":
-        return "are within"
-    keys = (f"{noun} {culprit.kind} {culprit.side}", f"{noun} {culprit.kind}", noun)
+    own = f"{noun} {culprit.kind}"
+    keys = (f"{own} {scene.scope}", f"{own} {culprit.side}", own, noun)
     return next(verbs[key] for key in keys if key in verbs)
 
 
@@ -623,22 +621,20 @@ def find_step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene,
     if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
         return ""
     (kind,) = kinds
-    things = _either([_device(culprit) for culprit in named], "and")
     host, _, device = named[0].name.partition(" ")
-    if kind == "host" and (along := _distinguish(beside)):
-        return f"Start with {things}: no other host has {_either(along, 'and')}."
-    if kind == "gpu":
-        gpu, is_rccl = device.removeprefix("GPU "), "rccl" in job.dialects
-        if len(named) == 1 and not is_rccl and gpu.isdigit() and int(gpu) <= 16:  # else it is a bus id, as until 2.13
-            look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
-            return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
-        return f"{'rocm-smi --showtopo' if is_rccl else 'nvidia-smi topo -m'}; dmesg -T{COMMENT}look at {things} first"
-    if kind == "nic" and len(named) == 1 and not device.startswith("NIC "):
-        show = "ibstat" if device.startswith("mlx") else "ibv_devinfo -d"
-        return f"{show} {device}; nvidia-smi topo -m{COMMENT}on {host}: look at {device} first"
-    if kind == "rail" and scene.noun not in ("path", "end"):
-        # For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine.
-        return f"Look at rail {things} first: its switch, its cables, the driver of that NIC on every host."
-    # Ranks that report a fault of their host name it: then the steps of the rule come first.
-    steps = list_table("look")
-    return steps[kind].format(things) if kind in steps and (kind, scene.noun) != ("host", "rank") else ""
+    number, along, is_one, key = device.removeprefix("GPU "), _distinguish(beside), len(named) == 1, kind
+    if kind == "host" and along:
+        key = "host with"
+    elif (kind, scene.noun) == ("host", "rank"):
+        return ""  # ranks that report a fault of their host name it: then the steps of the rule come first
+    elif kind == "gpu" and "rccl" in job.dialects:
+        key = "gpu rccl"
+    elif kind == "gpu" and is_one and number.isdigit() and int(number) <= 16:  # else it is a bus id, as until 2.13
+        key = "gpu one"
+    elif kind == "nic" and is_one and not device.startswith("NIC "):
+        key = "nic mlx" if device.startswith("mlx") else "nic one"
+    elif kind == "rail" and scene.noun not in ("path", "end"):
+        key = "rail cable"  # of failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine
+    things, alone = _either([_device(culprit) for culprit in named], "and"), _either(along or [""], "and")
+    step = list_table("look").get(key, "")
+    return step.format(things=things, host=host, device=device, number=number, along=alone)
