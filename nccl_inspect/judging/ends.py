@@ -279,7 +279,7 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     On one host, a process without a line is the rank without a line that has its local rank.
     """
     event, pid = report_of(notice), report_of(notice).ended_pid
-    if pid is None and event.ranks:
+    if pid is None and len(event.ranks) == 1:
         host, pid = find_process(facts, event.ranks[0])
         ranks = [*event.ranks]
     else:
@@ -442,8 +442,8 @@ def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
 @once
 def _killed_first(facts: Facts) -> set[int]:
     """Return the reports of tasks that were killed while the others continued, as far as the order of lines shows."""
-    forced = facts.with_role("forced-end", "others-run")
-    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in forced):
+    forced, stated = facts.with_role("forced-end", "others-run"), facts.with_role("reason-stated")
+    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in stated):
         return set()  # who ends a job and who reports its tasks do not synchronize: their order proves nothing
     first = first_of_each(notice.evidence[0] for notice in forced)
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]

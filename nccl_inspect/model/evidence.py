@@ -24,7 +24,7 @@ class Evidence(Frozen):
 
     @property
     def position(self) -> tuple[str, int]:
-        """Return what no other line has: its source, and where it stands there."""
+        """Return what no other line has: its source, and its place among the lines there."""
         return self.source, self.order
 
 

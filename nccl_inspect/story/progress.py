@@ -100,6 +100,8 @@ class Table:
 
     def _compare_calls(self) -> Iterator[Incident]:
         dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
+        if not (dumps or self._waits):
+            return
         names = {dump.name for dump in dumps.values()}
         recorded = words.all_standstills(self.facts)
         is_settled = any(still.culprits for still in recorded) or words.is_running(self.facts)
@@ -117,7 +119,6 @@ class Table:
             absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
-        if dumps or not self._waits:
             return
         lines = [(still, self._line(still, names)) for still in stills]
         found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
