@@ -363,15 +363,10 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
     """
-    begins = facts.job.communicators or facts.with_event(events.BootstrapInterface)
-    is_other = (
-        facts.job.failed
-        or facts.job.ended_by
-        or facts.errors(forced_ends=False)
-        or facts.with_event(events.NcclTestResult)
-        or worked_last(facts)
-    )
-    return [] if not begins or is_other else facts.job.broken_off
+    job = facts.job
+    begins = job.communicators or facts.with_event(events.BootstrapInterface)
+    is_over = job.failed or job.ended_by or facts.with_event(events.NcclTestResult) or worked_last(facts)
+    return [] if not begins or is_over or facts.errors(forced_ends=False) else job.broken_off
 
 
 @once
@@ -380,11 +375,9 @@ def half_connected(facts: Facts) -> Selection:
 
     Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
     """
-    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
     halves = facts.no_paths()
-    if facts.job.rank_space != "global" or not _may_end_early(facts):
-        return halves
-    for side in SIDES:
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
+    for side in SIDES if facts.job.rank_space == "global" and _may_end_early(facts) else ():
         ended = nets.where(methodcaller("ends", side))
         able = {rank for (rank,) in ended.distinct(RANKS[side])}
         halves = halves | nets.exclude(ended).filter_values((RANKS[side],), able.__contains__)
@@ -409,14 +402,8 @@ def last_to_connect(facts: Facts) -> set[int]:
 def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
-    is_over = (
-        usage.is_over(job)
-        or job.failed
-        or job.ended_by
-        or facts.with_event(events.NcclTestResult)
-        or worked_last(facts)
-    )
-    return _is_whole(job) and not is_over
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(events.NcclTestResult)
+    return _is_whole(job) and not (is_over or worked_last(facts))
 
 
 def _is_whole(job: Job) -> bool:

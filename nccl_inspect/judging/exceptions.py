@@ -253,7 +253,7 @@ def find_below(facts: Facts, line: Evidence) -> RaisedException | None:
 def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
-    notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
+    notices += [*facts.with_role("restart"), *facts.notices("launchers/ray-train-function-failed")]
     by_source = group_values(line.position for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 

@@ -247,7 +247,7 @@ def _devices(scene: _Scene) -> list[_Value]:
 
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
-    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/slurm-"))
+    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/"))
     jobs = filter(None, (value(notice, "job") for notice in notices))
     return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs)]
 

@@ -108,14 +108,11 @@ def waits(facts: Facts) -> list[Wait]:
             begun = first.get(own, notice)  # the text of an exception has the group, and is printed later
             by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, begun)
     # An exception's text repeats a wait, and lacks the group or the rank.
-    with_group = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.group is not None}
-    with_rank = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.rank is not None}
-    return [
-        wait
-        for wait in by_key.values()
-        if (wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group)
-        and (wait.rank is not None or (wait.seq, wait.operation, wait.member) not in with_rank)
-    ]
+    found = [(wait, (wait.seq, wait.operation, wait.member)) for wait in by_key.values()]
+    with_group = {call for wait, call in found if wait.group is not None}
+    with_rank = {call for wait, call in found if wait.rank is not None}
+    found = [(wait, call) for wait, call in found if wait.group is not None or call not in with_group]
+    return [wait for wait, call in found if wait.rank is not None or call not in with_rank]
 
 
 def _next_group(named: list[Status], notice: Notice) -> str | None:

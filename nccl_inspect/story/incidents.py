@@ -25,7 +25,7 @@ from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.silence import closed_by_others
 from nccl_inspect.judging.statements import is_error, is_survived, layer_of, report_of, states_layer, value
-from nccl_inspect.judging.watchdog import statuses, waits
+from nccl_inspect.judging.watchdog import waiting_ranks, waits
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -82,7 +82,7 @@ class Collector:
         """The ranks whose processes ended with an exception that no label gives a rank, by the identity of its line."""
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
-        self._giving_up = self._waiting | {one.stated for one in statuses(facts) if one.is_in_call}
+        self._giving_up = self._waiting | waiting_ranks(facts)
         self._by_rule = {finding.rule: finding for finding in reversed(self.findings)}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
