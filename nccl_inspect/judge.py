@@ -22,6 +22,7 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
+from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.finding import ACTIONS, Finding, Suppressed
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job, Notice, PathKind, Paths
@@ -149,7 +150,7 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
         if finding.rule in proven and not finding.clue:
             finding = finding.with_fields(confidence="certain")
         is_told = finding.severity != "info" and bool(doubtful and finding.evidence)
-        if is_told and all((line.source, line.order) in doubtful for line in finding.evidence):
+        if is_told and positions_in(finding.evidence) <= doubtful:
             finding = finding.with_fields(confidence="possible")
         weighed.append(finding)
     return weighed
@@ -255,8 +256,7 @@ def _is_repeated(symptom: Finding, findings: Iterable[Finding], *, joining: bool
         return False
     others = [f for f in findings if rules[f.rule].reach != Layer.CALL and f.category != CATEGORIES[-1]]
     says_more = [f for f in others if joining or not rules[f.rule].tells]
-    lines = {(line.source, line.order) for finding in says_more for line in finding.evidence}
-    return lines.issuperset((line.source, line.order) for line in symptom.evidence)
+    return positions_in(symptom.evidence) <= positions_in(line for finding in says_more for line in finding.evidence)
 
 
 def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
@@ -269,9 +269,9 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
         returned: by all rules, including ignored ones: an error is explained even if its finding is not reported.
     """
     about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
-    lines = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
+    lines = positions_in(line for finding in about_the_job for line in finding.evidence)
     notices = facts.job.notices if lines else ()
-    shown = {id(notice) for notice in notices if any((e.source, e.order) in lines for e in notice.evidence)}
+    shown = {id(notice) for notice in notices if not lines.isdisjoint(positions_in(notice.evidence))}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     why = any(finding.fatal for finding in about_the_job)
     errors = set(map(id, facts.errors()))

@@ -22,7 +22,7 @@ from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, message_of, value
 from nccl_inspect.model.communicators.rings_and_trees import PHASES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.inventory import BUILT_IN, LastLine
 from nccl_inspect.model.job import Job, Notice, Selection
 from nccl_inspect.model.paths.build import listed_as
 from nccl_inspect.model.versions import cuda
@@ -78,7 +78,6 @@ def last_line_fields(last: LastLine | None) -> dict[str, Any]:
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions with a speed in Mb/s, and the field that names the NIC."""
-_BUILT_IN = ("IB", "Socket")
 _VIRTUAL = 2  # parts that a list has for a virtual NIC: index and name, no port or address
 _LAST = 1 << 30
 _ONE_EACH = "SENDRECV"
@@ -249,7 +248,7 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
         if notice.production == "aws-ofi-nccl/ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
         for host in notice.hosts
     }
-    networks = {host: network for host, network in busy if network not in _BUILT_IN}
+    networks = {host: network for host, network in busy if network not in BUILT_IN}
     for notice in job.notices:
         if not isinstance(notice.event, events.OfiProvider):
             continue

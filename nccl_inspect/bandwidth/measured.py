@@ -24,7 +24,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.facts import Facts, nics_used, once
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.model.inventory import Measured, Sized
+from nccl_inspect.model.inventory import OVER_TCP, Measured, Sized
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.text import escape_controls
@@ -187,7 +187,7 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
         has_gdr = machine.gdr if machine.gdr is not None else (False if gdr == {False} else None)
         least = 0 if ran.per_node >= whole else 1  # part of a machine may not have all of its NICs
         return Nics(number, machine.nic_gbps, machine.network or "", has_gdr, machine.source("nic_gbps"), least)
-    if any(kind.net in ("Socket", "FastSocket") for kind in inter.kinds):
+    if any(kind.net in OVER_TCP for kind in inter.kinds):
         return None
     messages = [notice.message for notice in facts.job.notices if "NET/IB" in notice.message]
     rates = {int(rate) for message in messages for rate in re.findall(r"\bspeed=(\d+)\b", message)}  # Mb/s

@@ -17,7 +17,8 @@ from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.judging.watchdog import who_waits
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
@@ -25,7 +26,7 @@ from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
-from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
+from nccl_inspect.util.wording import count, is_or_are, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
@@ -193,15 +194,14 @@ def describe(facts: Facts) -> str:
     """Return a sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = waiting_ranks(facts)
     assert wait is not None
-    late = wait.missing or wait.silent
-    verb = ("have" if len(late) > 1 else "has") if wait.missing else ("are" if len(late) > 1 else "is")
-    mute, probably = idle_processes(facts), ""
+    late, mute, probably = wait.missing or wait.silent, idle_processes(facts), ""
     if len(mute) == len(wait.missing):  # these are likely the same
         names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
         more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
         since = f"silent since line {max((last.line for last in mute), default=0)}"
         probably = f" (probably {names}{more}, {since})"
-    what = f"{verb} not started{probably}" if wait.missing else f"{verb} silent"
+    has = "have" if len(late) > 1 else "has"
+    what = f"{has} not started{probably}" if wait.missing else f"{is_or_are(len(late))} silent"
     culprit = f"{ranks_word(late)} of {wait.nranks} {what}; " if late else ""
     whom = "it" if len(late) == 1 else "them" if late else "each other"
     since = f" since line {wait.since.line}" if wait.since else ""
@@ -209,8 +209,7 @@ def describe(facts: Facts) -> str:
     when = f" ({wait.time})" if wait.time else ""
     quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
     cut = "" if facts.job.quiet is not None or facts.job.ended_by else f" (or the log was cut{_end_of_log(facts)})"
-    waiters = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
-    return f"{culprit}{waiters} for {whom}{where}{when}{quiet}{cut}"
+    return f"{culprit}{who_waits(wait.waiting)} for {whom}{where}{when}{quiet}{cut}"
 
 
 def _end_of_log(facts: Facts) -> str:
@@ -249,7 +248,7 @@ def connecting(facts: Facts) -> dict[int, int]:
     )
     peers: dict[int, int] = {}
     for path in one_sided if ends else ():
-        rank = next((ends[place] for line in path.evidence if (place := (line.source, line.order)) in ends), None)
+        rank = next((ends[place] for line in path.evidence if (place := line.position) in ends), None)
         if rank in (path.src, path.dst):
             peers[rank] = path.dst if rank == path.src else path.src
     return peers
@@ -333,7 +332,7 @@ def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
         return []
     signs = last_signs(facts)
     before = {(last.source, last.order) for last in facts.job.last_lines}
-    before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
+    before |= positions_in(empty_tables(facts, ends))
     places = [(end, (end.source, end.order - back)) for end in ends for back in (1, 2)]
     return [end for end, place in places if place in before and signs.get(end.source, 0) < place[1]]
 
@@ -344,7 +343,7 @@ def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
     nccl-tests flushes each line as it prints it, and prints a row when all ranks have run that size (src/common.cu).
     A line in between may be such a row.
     """
-    orders = {(end.source, end.order) for end in ends}
+    orders = positions_in(ends)
     return [head for head in _heads(facts) if (head.source, head.order + 1) in orders]
 
 
@@ -364,15 +363,10 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
     """
-    begins = facts.job.communicators or facts.with_event(events.BootstrapInterface)
-    is_other = (
-        facts.job.failed
-        or facts.job.ended_by
-        or facts.errors(forced_ends=False)
-        or facts.with_event(events.NcclTestResult)
-        or worked_last(facts)
-    )
-    return [] if not begins or is_other else facts.job.broken_off
+    job = facts.job
+    begins = job.communicators or facts.with_event(events.BootstrapInterface)
+    is_over = job.failed or job.ended_by or facts.with_event(events.NcclTestResult) or worked_last(facts)
+    return [] if not begins or is_over or facts.errors(forced_ends=False) else job.broken_off
 
 
 @once
@@ -381,11 +375,9 @@ def half_connected(facts: Facts) -> Selection:
 
     Every end prints a line, which only a torn or filtered log lacks. A job that finished had all of them.
     """
-    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
     halves = facts.no_paths()
-    if facts.job.rank_space != "global" or not _may_end_early(facts):
-        return halves
-    for side in SIDES:
+    nets = facts.paths(transport="NET").where(lambda kind: not kind.doubtful)
+    for side in SIDES if facts.job.rank_space == "global" and _may_end_early(facts) else ():
         ended = nets.where(methodcaller("ends", side))
         able = {rank for (rank,) in ended.distinct(RANKS[side])}
         halves = halves | nets.exclude(ended).filter_values((RANKS[side],), able.__contains__)
@@ -410,14 +402,8 @@ def last_to_connect(facts: Facts) -> set[int]:
 def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
-    is_over = (
-        usage.is_over(job)
-        or job.failed
-        or job.ended_by
-        or facts.with_event(events.NcclTestResult)
-        or worked_last(facts)
-    )
-    return _is_whole(job) and not is_over
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(events.NcclTestResult)
+    return _is_whole(job) and not (is_over or worked_last(facts))
 
 
 def _is_whole(job: Job) -> bool:
@@ -466,7 +452,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
     """
     silent = ends_after_nccl(facts, facts.job.ended_by)
     stated = [
-        *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
+        *facts.with_role("reason-stated", "others-run"),
         *facts.with_event(events.ProcessEnded, lambda event: event.is_external and event.order != "own"),
         *terminations(facts),
     ]
@@ -475,8 +461,8 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
 
 
 def node_failed(facts: Facts) -> bool:
-    """Return whether Slurm reports that a node of the job failed: that explains a hang."""
-    notices = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
+    """Return whether a scheduler reports that a node of the job failed: that explains a hang."""
+    notices = since_start(facts, facts.with_role("forced-end"))
     return any(job_failure.reason(notice.event) == job_failure.NODE_FAILURE for notice in notices)
 
 
@@ -518,13 +504,12 @@ def homes(facts: Facts) -> dict[int, tuple[str, int]]:
     world = facts.job.world_size
     pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
     host_of = dict(pairs)
-    if not world or facts.job.rank_space != "global" or not all(map(is_named, host_of.values())):
-        return {}
-    if not host_of or len(host_of) != len(pairs):
+    is_known = facts.job.rank_space == "global" and all(map(is_named, host_of.values()))
+    if not world or not is_known or not 0 < len(host_of) == len(pairs):
         return {}  # a rank with two hosts: several jobs
     size = _block(facts, host_of, world)
     blocks = _blocks(host_of, size) if size else {}
-    if not blocks or max(Counter(blocks.values()).values()) > 1:
+    if not blocks or len(set(blocks.values())) < len(blocks):
         return {}  # a host with several blocks: its name does not decide which
     missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
     return {rank: (blocks[rank // size], rank % size) for rank in missing}

@@ -10,14 +10,13 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN
 from nccl_inspect.judging import transfers
 from nccl_inspect.judging.engine import Results
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.judging.statements import NIC_FIELDS, list_table, notices_shown, value
+from nccl_inspect.judging.statements import NIC_FIELDS, layer_of, list_table, notices_shown, value
 from nccl_inspect.model.finding import Culprit, Finding
+from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -87,12 +86,8 @@ class Traits:
         """Return the traits of the ends of network connections that pass a test."""
         traits: list[Set[int]] = []
         for side in SIDES:
-
-            def passing(kind: PathKind, side: str = side) -> tuple[End, ...]:
-                return tuple(end for end in kind.ends(side) if test(end))
-
-            for (host, rank, gpu, ends), number in Counter(paths.values(*_COLUMNS[side], passing)).items():
-                for end in ends:
+            for (host, rank, gpu, kind), number in Counter(paths.values(*_COLUMNS[side], "kind")).items():
+                for end in filter(test, kind.ends(side)):
                     traits += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
         return traits
 
@@ -349,8 +344,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
             _add_culprits(facts, finding, (group, traits, Scene("pair", "any", 0)))
         elif names_fault(finding):
             # Lines of ranks that waited for others or lost them do not count, unless they name a NIC of their own.
-            names = (notice.production.partition("/") for notice in _notices(facts, finding))
-            is_of_others = any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
+            is_of_others = any(layer_of(notice) in FOREIGN for notice in _notices(facts, finding))
             nics = _nics(facts, finding)
             if is_of_others and not nics:
                 continue
@@ -440,7 +434,7 @@ def _slowness(kind: PathKind) -> int:
     """Return the order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
-    return 4 if kind.net in ("Socket", "FastSocket") else 2 if kind.gdr is True else 3
+    return 4 if kind.net in OVER_TCP else 2 if kind.gdr is True else 3
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:
@@ -558,9 +552,8 @@ def tell(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 def _verb(culprit: Culprit, scene: Scene) -> str:
     """Return the verb between the bad ones and a culprit, in the plural."""
     noun, verbs = "rank" if scene.noun == "host" else scene.noun, list_table("verb")
-    if culprit.kind == "host" and noun == "path" and scene.scope == "intra":
-        return "are within"
-    keys = (f"{noun} {culprit.kind} {culprit.side}", f"{noun} {culprit.kind}", noun)
+    own = f"{noun} {culprit.kind}"
+    keys = (f"{own} {scene.scope}", f"{own} {culprit.side}", own, noun)
     return next(verbs[key] for key in keys if key in verbs)
 
 
@@ -628,22 +621,20 @@ def find_step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene,
     if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
         return ""
     (kind,) = kinds
-    things = _either([_device(culprit) for culprit in named], "and")
     host, _, device = named[0].name.partition(" ")
-    if kind == "host" and (along := _distinguish(beside)):
-        return f"Start with {things}: no other host has {_either(along, 'and')}."
-    if kind == "gpu":
-        gpu, is_rccl = device.removeprefix("GPU "), "rccl" in job.dialects
-        if len(named) == 1 and not is_rccl and gpu.isdigit() and int(gpu) <= 16:  # else it is a bus id, as until 2.13
-            look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
-            return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
-        return f"{'rocm-smi --showtopo' if is_rccl else 'nvidia-smi topo -m'}; dmesg -T{COMMENT}look at {things} first"
-    if kind == "nic" and len(named) == 1 and not device.startswith("NIC "):
-        show = "ibstat" if device.startswith("mlx") else "ibv_devinfo -d"
-        return f"{show} {device}; nvidia-smi topo -m{COMMENT}on {host}: look at {device} first"
-    if kind == "rail" and scene.noun not in ("path", "end"):
-        # For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine.
-        return f"Look at rail {things} first: its switch, its cables, the driver of that NIC on every host."
-    # Ranks that report a fault of their host name it: then the steps of the rule come first.
-    steps = list_table("look")
-    return steps[kind].format(things) if kind in steps and (kind, scene.noun) != ("host", "rank") else ""
+    number, along, is_one, key = device.removeprefix("GPU "), _distinguish(beside), len(named) == 1, kind
+    if kind == "host" and along:
+        key = "host with"
+    elif (kind, scene.noun) == ("host", "rank"):
+        return ""  # ranks that report a fault of their host name it: then the steps of the rule come first
+    elif kind == "gpu" and "rccl" in job.dialects:
+        key = "gpu rccl"
+    elif kind == "gpu" and is_one and number.isdigit() and int(number) <= 16:  # else it is a bus id, as until 2.13
+        key = "gpu one"
+    elif kind == "nic" and is_one and not device.startswith("NIC "):
+        key = "nic mlx" if device.startswith("mlx") else "nic one"
+    elif kind == "rail" and scene.noun not in ("path", "end"):
+        key = "rail cable"  # of failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine
+    things, alone = _either([_device(culprit) for culprit in named], "and"), _either(along or [""], "and")
+    step = list_table("look").get(key, "")
+    return step.format(things=things, host=host, device=device, number=number, along=alone)

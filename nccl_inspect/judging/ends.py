@@ -16,12 +16,11 @@ from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_values, sort_by
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
 
-_MOST = 100  # the most lines of launchers to examine of one kind: more than a job has
 _CORE = 0x80  # the flag that the kernel adds to the signal in a status if it wrote a core dump
 _ALONE = 2  # ranks of which Hydra names one, whichever ended first
 EXCEPTION = 1  # the exit code of Python after an exception
@@ -37,7 +36,7 @@ _LAST_WORDS = (
     "torch/nccl-error",
 )
 _NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
-_RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
+_SELECTED = "launchers/ray-memory-selected"
 
 
 class ProcessEnd(Frozen):
@@ -65,28 +64,25 @@ class ProcessEnd(Frozen):
     @property
     def who(self) -> str:
         """Return the process in words."""
-        parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
-        return self._who + (f" ({', '.join(parts)})" if parts and self.report.process != "spawned" else "")
-
-    @property
-    def _who(self) -> str:
-        report = self.report
-        who = ranks_word(self.ranks) if self.ranks else str(value(self.notice, "worker") or "a process")
+        report, pid = self.report, None if self.pid is None else f"pid {self.pid}"
+        who, worker = ranks_word(self.ranks) if self.ranks else "", value(self.notice, "worker")
         if self.is_undecided:
-            return "a rank"
-        if report.process == "spawned":
+            who = "a rank"
+        elif report.process == "spawned":
             return f"process {value(self.notice, 'index')} of {report.reporter}"
-        if report.process == "training":
-            return "the training"
-        if report.process == "task":
-            tasks, nodes = str(value(self.notice, "tasks")), value(self.notice, "nodes")
+        elif report.process == "training":
+            who = "the training"
+        elif report.process == "task":
+            tasks = str(value(self.notice, "tasks"))
             task = f"task{'' if tasks.isdigit() else 's'} {tasks} of {report.reporter}"
-            if self.ranks:
-                return f"{who} ({task}{', ' + nodes if nodes else ''})"
-            return task + (f" ({nodes})" if nodes else "")
-        if self.is_nameless and report.order == "any" and who == "a process":
-            return f"a process that {report.reporter} does not name"
-        return who if not self.is_loader else "a DataLoader worker" + (f" of {who}" if self.ranks else "")
+            about = ", ".join(filter(None, (task if self.ranks else "", value(self.notice, "nodes"))))
+            who = (who or task) + f" ({about})" * bool(about)
+        elif self.is_loader:
+            who = "a DataLoader worker" + f" of {who}" * bool(who)
+        elif self.is_nameless and report.order == "any" and not worker:
+            who = f"a process that {report.reporter} does not name"
+        where = ", ".join(filter(None, (self.host, pid)))
+        return (who or str(worker or "a process")) + f" ({where})" * bool(where)
 
     @property
     def is_loader(self) -> bool:
@@ -215,7 +211,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     if facts.job.communicators:
         return None
     for notice in filter(is_unlabelled, facts.with_role("store-failed")):
-        if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
+        if value(notice, "rank") in end.ranks:
             return RaisedException(notice.message, notice.evidence[0], notice)
     return None
 
@@ -225,29 +221,23 @@ def is_unlabelled(notice: Notice) -> bool:
     return message_of(notice).startswith("torch.distributed.DistBackendError: [")
 
 
-def _is_own(event: ProcessEnded) -> bool:
-    """Return whether the reporter neither restarts the process nor kills others with the same signal."""
-    return not (event.retries or event.kills_with or event.process in ("spawned", "command"))
-
-
-def _is_identified(event: ProcessEnded) -> bool:
-    return _is_own(event) and (event.ended_pid is not None or (event.order != "any" and bool(event.ranks)))
-
-
-def _is_unidentified(event: ProcessEnded) -> bool:
-    return _is_own(event) and not _is_identified(event)
+def _is_identified(event: ProcessEnded) -> bool | None:
+    """Return whether a report names the process; None where it may be restarted, or others be killed like it."""
+    if event.retries or event.kills_with or event.process in ("spawned", "command"):
+        return None
+    return event.ended_pid is not None or (event.order != "any" and bool(event.ranks))
 
 
 def _is_failure(code: int | None) -> bool:
-    return code is not None and code != 0 and code not in EXTERNAL
+    return bool(code) and code not in EXTERNAL
 
 
 def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
     """Yield the processes that a report names."""
-    for notice in facts.with_event(ProcessEnded, _is_identified):
-        code, words = report_of(notice).code, _words(facts, notice)
-        code = EXCEPTION if code is None and report_of(notice).exception else code
-        if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_identified(event) is True):
+        event, words = report_of(notice), _words(facts, notice)
+        code = EXCEPTION if event.code is None and event.exception else event.code
+        if (words or _is_failure(code)) and not _is_foreign(facts, event):
             yield _identify(facts, notice, code or 0).with_fields(words=words)
     yield from (end for end in _spared_ends(facts) if not end.is_undecided)
 
@@ -294,19 +284,12 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         ranks = [*event.ranks]
     else:
         ranks, host = _look_up_pid(facts, pid)
-        local = value(notice, "local_rank")
-        is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
         ranks = [] if shares_ranks(facts.job) else ranks  # else a report may know which rank of the job it is
-        ranks = ranks or list(event.ranks) or ([local] if is_absent else [])
+        ranks = ranks or list(event.ranks)
+        if not (ranks or with_pid(facts, pid) or facts.spans_hosts()) and facts.job.rank_space == "global":
+            local, world = value(notice, "local_rank"), facts.job.world_size or 0
+            ranks = [local] if set(range(world)).difference(facts.job.ranks_seen) == {local} else []
     return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
-
-
-@once
-def _find_absent(facts: Facts) -> set[int]:
-    """Return the only rank of the job without any line; empty if there are none, or several."""
-    seen = set(facts.job.ranks_seen)
-    is_one = facts.job.rank_space == "global" and facts.job.world_size == len(seen) + 1
-    return set(range(len(seen) + 1)) - seen if is_one else set()
 
 
 def find_node(facts: Facts, notice: Notice) -> str | None:
@@ -320,8 +303,8 @@ def find_node(facts: Facts, notice: Notice) -> str | None:
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     """Return the processes of torch.multiprocessing.spawn; the only one that it did not have to end is known."""
-    own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
-    forced = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
+    own = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")
+    forced = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
     left = [last for last in facts.job.last_lines if last.process.pid not in forced]
     who: tuple[list[int], str | None, int | None] = ([], None, None)
     if len(own) == len(left) == len(facts.hosts()) == 1 and forced and left[0].ranks == [value(own[0], "index")]:
@@ -332,7 +315,7 @@ def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
 def _crashes(facts: Facts) -> list[ProcessEnd]:
     """Return crashes without a pid; one before the ranks started, or after their end, was not that of a rank."""
     texts = {end.text for end in facts.job.ended_by} if not facts.is_over() else set[str]()
-    own = facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own")
+    own = facts.with_event(ProcessEnded, lambda event: _is_identified(event) is False and event.order == "own")
     by_code = {report_of(one).code: one for one in reversed(own) if one.message in texts}
     return [ProcessEnd([], None, None, code, one) for code, one in by_code.items() if code is not None]
 
@@ -341,7 +324,7 @@ def _crashes(facts: Facts) -> list[ProcessEnd]:
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
     """Reports of launchers without a pid, for processes without any other report."""
     ends: list[ProcessEnd] = []
-    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order != "own"):
+    for notice in facts.with_event(ProcessEnded, lambda one: _is_identified(one) is False and one.order != "own"):
         event, code, words = report_of(notice), report_of(notice).code, _words(facts, notice)
         lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
         if event.process == "task":
@@ -356,7 +339,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
     return ends
 
 
-# Processes of Hydra, which kills the others with SIGKILL
+# Processes of a launcher that kills the others, and reports these like the one that ended on its own
 
 
 @once
@@ -378,8 +361,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     if len(killed) == 1:
         return [_identify(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
     left = set(range(world)).difference(*(event.ranks for event in map(report_of, killed)))
-    in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
-    if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
+    if len(left) != 1 or any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators):
         return [unknown]
     return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
 
@@ -387,8 +369,8 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
 def _code_of(facts: Facts, notice: Notice) -> int | None:
     """Return the exit code in a report, negative for a signal; None if unknown.
 
-    Hydra prints the number of a signal as an exit code, too. Its last line has the signal of all processes' statuses
-    combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c, pmiserv_cb.c).
+    A launcher that kills the others (Hydra) prints the number of a signal as an exit code, too. Its last line has the
+    signal of all statuses combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c).
     """
     event = report_of(notice)
     if event.kills_with is None or event.signal is not None or event.code is None:
@@ -401,21 +383,22 @@ def _code_of(facts: Facts, notice: Notice) -> int | None:
 
 
 def status_summary(facts: Facts, notice: Notice) -> Notice | None:
-    """Return Hydra's last line, which summarizes how all processes ended."""
-    return next((line for line in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, line)), None)
+    """Return the last line of such a report, which sums up how all processes ended."""
+    lines = (line for line in facts.with_role("end-report") if value(line, "signal_number") is not None)
+    return next((line for line in lines if precedes(notice, line)), None)
 
 
 @once
 def terminations(facts: Facts) -> list[Notice]:
-    """Return what Hydra reports of processes that were ended with Ctrl-C or SIGTERM, if none ended on its own."""
+    """Return what such a launcher reports of processes that were ended from outside, if none ended on its own."""
     named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
     ended = [notice for notice in named if _code_of(facts, notice) in EXTERNAL]
     if not ended or any(not end.is_undecided for end in _spared_ends(facts)):
         return []
-    return [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
+    return [*facts.with_role("end-report"), *ended]
 
 
-# Tasks of srun
+# Tasks: processes by their numbers, as schedulers start them
 
 
 def _tasks_in(notice: Notice) -> set[int]:
@@ -436,8 +419,7 @@ def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
 def _ranks_that_are_tasks(facts: Facts) -> set[int]:
     processes = facts.job.last_lines
     is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
-    lines = [*task_ends(facts), *facts.notices("launchers/slurm-tasks")][:_MOST]
-    tasks = {task for notice in lines for task in _tasks_in(notice)}
+    tasks = {task for one in (*task_ends(facts), *facts.with_role("others-run")) for task in _tasks_in(one)}
     ranks = {rank for last in processes for rank in last.ranks}
     is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
     return ranks if is_task else set()
@@ -452,22 +434,21 @@ def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
     """Return whether a report shows that tasks ended on their own, or were killed before the job was ended."""
     event = report_of(notice)
     if event.how == "waiting":
-        # They had ended when srun stopped waiting for the others; if all is over they had done their work.
-        return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
+        # They had ended when their launcher stopped waiting for the others; if all is over they had done their work.
+        return bool(facts.with_role("others-run")) and not facts.is_over()
     return _is_failure(event.code) and (not event.is_external or id(notice) in _killed_first(facts))
 
 
 @once
 def _killed_first(facts: Facts) -> set[int]:
-    """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
-    by_signal = facts.notices("launchers/slurm-cancelled")
-    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in by_signal):
-        return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
-    forced = [*facts.with_role("forced-end"), *facts.notices("launchers/slurm-first-exit")]
+    """Return the reports of tasks that were killed while the others continued, as far as the order of lines shows."""
+    forced, stated = facts.with_role("forced-end", "others-run"), facts.with_role("reason-stated")
+    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in stated):
+        return set()  # who ends a job and who reports its tasks do not synchronize: their order proves nothing
     first = first_of_each(notice.evidence[0] for notice in forced)
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
     earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
-    killed = {task for notice in earliest[:_MOST] for task in _tasks_in(notice)}
+    killed = {task for notice in earliest for task in _tasks_in(notice)}
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
     return set(map(id, earliest)) if len(killed) == 1 or 0 < len(killed) < world else set()
 
@@ -484,7 +465,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
     own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
-    raises, retries = _lines(facts.notices(_RAISE)), _lines(facts.notices(_RETRY))
+    raises, retries = _lines(facts.with_role("gives-up")), _lines(facts.with_role("restart"))
     is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not retries
     if not (raises or is_raised):
         return []
@@ -576,9 +557,8 @@ def sort_by_time(ends: list[ProcessEnd]) -> tuple[list[ProcessEnd], bool]:
     """Return the ends in the order of their times, and whether these are missing: lines of two files have no order."""
     if len({end.begin.evidence[0].source for end in ends}) == 1:
         return ends, False
-    times = {id(end): line_seconds(end.notice.evidence[0].text) for end in ends}
-    is_unordered = None in times.values()
-    return ends if is_unordered else sorted(ends, key=lambda end: times[id(end)] or 0.0), is_unordered
+    ordered = sort_by(ends, lambda end: line_seconds(end.notice.evidence[0].text))
+    return ordered or ends, not ordered
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:

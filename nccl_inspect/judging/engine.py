@@ -129,7 +129,7 @@ class Rule(Frozen):
 
 def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
     """Return each line once: a line may show both that a rank waited and that it lags."""
-    lines = {(line.source, line.order): line for line in evidence}
+    lines = {line.position: line for line in evidence}
     return [lines[place] for place in sorted(lines)]
 
 

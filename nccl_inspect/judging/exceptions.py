@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade
@@ -137,12 +138,8 @@ def exceptions_of(facts: Facts) -> Exceptions:
     """Return the exceptions of a log."""
     traces, echoes = _read_traces(facts)
     loose, of_threads = _find_unattributed(facts.job.raised)
-    by = facts.job.raised_by
-    loose = (
-        [exception.with_fields(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
-        if by
-        else loose
-    )
+    if by := facts.job.raised_by:
+        loose = [exception.with_fields(rank=by.get(exception.line.position)) for exception in loose]
     fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
     return Exceptions(traces, echoes, loose, of_threads, fatal)
 
@@ -208,7 +205,7 @@ def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
 def _places_of_failures(facts: Facts) -> dict[str, tuple[list[int], int]]:
     """Return for each source the lines that report failures, in order, and its last line."""
     failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
-    by_source = group_values((line.source, line.order) for failure in failures for line in failure.evidence)
+    by_source = group_values(line.position for failure in failures for line in failure.evidence)
     return {source.name: (sorted(by_source.get(source.name, ())), source.lines) for source in facts.job.sources}
 
 
@@ -256,27 +253,22 @@ def find_below(facts: Facts, line: Evidence) -> RaisedException | None:
 def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
-    notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
-    by_source = group_values((line.source, line.order) for notice in notices for line in notice.evidence)
+    notices += [*facts.with_role("restart"), *facts.notices("launchers/ray-train-function-failed")]
+    by_source = group_values(line.position for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
 @once
 def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    mine = [_read_exception(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
+    led_to = facts.with_role("nccl-exception", "store-failed")
+    led_to += facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
+    mine = [_read_exception(notice).with_fields(line=line) for notice in led_to for line in notice.evidence]
     by_source = group_values((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 
-def _order(raised: RaisedException) -> int:
-    return raised.line.order
-
-
-def _statements(facts: Facts) -> list[Notice]:
-    """Return exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
-    of_cuda = facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
-    return [*facts.with_role("nccl-exception", "store-failed"), *of_cuda]
+_order = attrgetter("line.order")
 
 
 def is_of_nccl(raised: RaisedException) -> bool:
@@ -288,14 +280,12 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
     """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
-    loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
-    loose = [exception for exception in loose if exception.rank is None or not ranks or exception.rank in ranks]
-    loose = [exception for exception in loose if exception.rank is not None and ranks] or loose
-    above = [exception for exception in loose if is_before(exception.line, end)]
-    reported = [
-        exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
-    ]
-    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
+    loose = [one for one in exceptions_of(facts).loose if not one.is_loss_of_peer]
+    loose = [one for one in loose if one.rank is None or not ranks or one.rank in ranks]
+    loose = [one for one in loose if one.rank is not None and ranks] or loose
+    above = [one for one in loose if is_before(one.line, end)]
+    reported = [one for one in loose if one.line.text.startswith("  ") and is_before(end, one.line)]
+    return above or reported or [one for one in loose if one.line.source in own - {end.source}]
 
 
 def absent_ranks(facts: Facts) -> set[int]:
@@ -371,16 +361,17 @@ def is_above_communicators(facts: Facts, notice: Notice) -> bool:
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
     """Return whether the first connections follow a statement, and every rank is initialized: the job continued."""
-    if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
+    some = facts.job.paths.first_lines()[:1]
+    if not _is_up(facts) or any(is_before(one, line) for one in some for line in notice.evidence):
         return False  # as most are: then the first lines of all paths need not be made
     return _precedes(facts, notice, _first_connections(facts))
 
 
 def _precedes(facts: Facts, notice: Notice, begins: Mapping[str, int]) -> bool:
     # Of many lines only the first ones are kept: the position of the last one is unknown.
-    is_whole = notice.count == len(notice.evidence)
-    above = is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
-    return above and not any(is_of_another(facts, line) for line in notice.evidence)
+    return notice.count == len(notice.evidence) and all(
+        line.order < begins.get(line.source, 0) and not is_of_another(facts, line) for line in notice.evidence
+    )
 
 
 @once
@@ -395,11 +386,6 @@ def _begins(facts: Facts) -> dict[str, int]:
 
 
 @once
-def _some_connection(facts: Facts) -> Sequence[Evidence]:
-    return facts.job.paths.first_lines()[:1]
-
-
-@once
 def _first_connections(facts: Facts) -> dict[str, int]:
     return first_of_each(facts.job.paths.first_lines())
 
@@ -408,8 +394,7 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
     """Return whether NCCL prints anything after a statement, so that the program has loaded and called it."""
     here = notice.evidence[0]
     versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
-    lasts = {(last.source, last.order) for last in facts.job.last_lines}
-    own = any(source == here.source and order > here.order for source, order in lasts)
+    own = any(last.source == here.source and last.order > here.order for last in facts.job.last_lines)
     return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
@@ -441,16 +426,10 @@ def frames(facts: Facts, code: int | None = None, files: str | tuple[str, ...] =
     return facts.with_event(ErrorCascade, lambda event: code in (None, event.code) and event.file.endswith(files))
 
 
-def file_of(frame: Notice) -> str:
-    """Return the source file of such a line."""
-    assert isinstance(frame.event, ErrorCascade)
-    return frame.event.file
-
-
 def find_unexplained(facts: Facts, code: int) -> list[Notice]:
     """Return the statements that a call failed with this code, its first frame first; none if the log says more."""
     cascade, statements = frames(facts, code), _find_statements(facts, code)
-    reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]
+    reached = [one for one in cascade if str(getattr(one.event, "file", "")).rpartition("/")[2] in _INTERFACE]
     if not (reached or statements) or _is_explained(facts, statements):
         return []
     return [*cascade[:1], *statements, *reached]

@@ -11,7 +11,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import Gpu, parse_bracket
+from nccl_inspect.model.inventory import OVER_TCP, Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, SIDES, End, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
@@ -131,7 +131,7 @@ class Facts:
     @once
     def inter_host_rdma_paths(self) -> Selection:
         """Return those of :meth:`inter_host_net_paths` that use an RDMA network: all but TCP sockets."""
-        return self.inter_host_net_paths().where(lambda kind: kind.net not in ("Socket", "FastSocket"))
+        return self.inter_host_net_paths().where(lambda kind: kind.net not in OVER_TCP)
 
     def notices(self, *productions: str) -> list[Notice]:
         """Return the statements of these productions, in the order of the log."""
@@ -197,6 +197,11 @@ class Facts:
         """Return the hosts that the log shows."""
         return [host.name for host in self.job.hosts]
 
+    @once
+    def rank_at(self) -> dict[tuple[str, int], int]:
+        """Return the rank that each host has in each place of the order of its ranks, as helper threads name them."""
+        return {(host.name, at): rank for host in self.job.hosts for at, rank in enumerate(sorted(host.ranks))}
+
     def bus_ids(self) -> dict[str, frozenset[str | None]]:
         """Return the bus ids of the GPUs of hosts, which are equal on machines of one kind; None stands for unknown."""
         ids, hosts = {rank: gpu.bus_id for rank, gpu in self.job.gpus.items()}, self.job.hosts
@@ -210,6 +215,12 @@ class Facts:
         """Return whether the job is known to span hosts."""
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
+
+    def has_no_pairs(self) -> bool:
+        """Return whether the log shows that each host has one rank."""
+        comms = self.job.communicators
+        whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+        return bool(comms) and whole and all(len(host.ranks) == 1 for host in self.job.hosts)
 
     def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
         topologies = [topology for topology in self.topologies if topology.host in (None, host)]
@@ -356,7 +367,7 @@ def precedes(notice: Notice, other: Notice) -> bool:
 
 def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
     """Return the position of the first of these lines in each source."""
-    return {source: min(orders) for source, orders in group_sets((line.source, line.order) for line in lines).items()}
+    return {source: min(orders) for source, orders in group_sets(line.position for line in lines).items()}
 
 
 def cite_line(line: Evidence) -> str:

@@ -16,7 +16,6 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import shows_work
 
-_GAVE_UP = "torch/child-failed"
 _STILL = 12
 """Lines from a report to the end of the log, if those who wait were still waiting there."""
 
@@ -53,14 +52,14 @@ def worked_last(facts: Facts) -> bool:
 @once
 def revivals(facts: Facts) -> dict[str, int]:
     """Return where a launcher last began all processes of each source anew, if they worked and nothing failed below."""
-    if facts.job.failed or facts.notices(_GAVE_UP):
+    if facts.job.failed or facts.with_role("gives-up"):
         return {}
     signs, starts = last_signs(facts), sorted(_last_places(facts.with_role("restart")))
     found = {source: place for source, place in starts if signs.get(source, 0) > place}
     ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     lost = [notice for notice in facts.job.notices if job_failure.reason(notice.event) == job_failure.NODE_FAILURE]
     failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends, *lost]
-    failed = [*_last_places(failures), *((line.source, line.order) for line in facts.job.raised)]
+    failed = [*_last_places(failures), *(line.position for line in facts.job.raised)]
     return found if all(last < found.get(source, 0) for source, last in failed) else {}
 
 
@@ -88,7 +87,7 @@ def successes(facts: Facts) -> dict[str, int]:
 @once
 def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
-    shown = [(line.source, line.order) for line in facts.job.benchmarks if shows_work(line.text)]
+    shown = [line.position for line in facts.job.benchmarks if shows_work(line.text)]
     stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
     return dict(sorted([*shown, *_last_places(stated)]))
 

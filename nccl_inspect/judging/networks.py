@@ -14,6 +14,7 @@ from nccl_inspect.judging.exceptions import frames
 from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_network
@@ -92,9 +93,8 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
     """Return all interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
     listed: list[tuple[object, object, bool, Notice]] = []
     for notice in facts.with_event(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        listed.append((notice.event.interface, notice.event.address, True, notice))
-        listed += [(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+        listed.append((getattr(notice.event, "interface", ""), getattr(notice.event, "address", ""), True, notice))
+        listed += [(name, address, False, notice) for _, name, address, *_ in getattr(notice.event, "devices", ())]
     for notice in facts.with_event(NetDevices, lambda event: event.net == "Socket"):
         devices = getattr(notice.event, "devices", ())
         listed += [(device[1], device[2], False, notice) for device in devices if len(device) > 2]
@@ -183,7 +183,7 @@ def fallback(facts: Facts) -> Fallback | None:
 
 def failed_plugins(facts: Facts) -> list[Notice]:
     """Return failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
-    return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
+    return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in BUILT_IN]
 
 
 def is_over_tcp(notice: Notice) -> bool:
@@ -247,13 +247,6 @@ def over_tcp_provider(facts: Facts) -> Selection:
 def libfabric_paths(facts: Facts) -> Selection:
     """Return paths that aws-ofi-nccl carries between hosts, whatever the provider."""
     return facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
-
-
-def has_no_pairs(facts: Facts) -> bool:
-    """Return whether the log shows that each host has one rank."""
-    comms = facts.job.communicators
-    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
-    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
 
 
 def tcp_paths(facts: Facts) -> Selection:

@@ -167,7 +167,7 @@ CONDITIONS: dict[str, Condition] = {
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
     "caught": lambda facts, notices, _: all(exceptions.is_caught(facts, one) for one in notices),
-    "single": lambda facts, *_: networks.has_no_pairs(facts),
+    "single": lambda facts, *_: facts.has_no_pairs(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
     "still": lambda facts, notices, _: life.is_still(facts, notices),
     "worked": lambda facts, notices, _: life.works_below(facts, notices),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import networks
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import NIC_FIELDS, notices_shown, value
 from nccl_inspect.model.finding import Finding, Place
@@ -129,18 +129,18 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     job = facts.job
     ends = facts.with_event(ProcessEnded, lambda event: event.ends_others)
     has_ended = bool(job.ended_by or facts.with_role("forced-end") or ends)
-    for finding in findings:
-        if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
-            finding.fix = [_fill_step(step, facts, finding, has_ended) for step in finding.fix]
+    open_ones = [one for one in findings if any(_PLACEHOLDER.search(s) or _ITS_HOST.search(s) for s in one.fix)]
+    places = Places(job)
+    for finding in open_ones:
+        finding.fix = [_fill_step(step, facts, finding, places, has_ended) for step in finding.fix]
 
 
-def _fill_step(step: str, facts: Facts, finding: Finding, has_ended: bool) -> str:
+def _fill_step(step: str, facts: Facts, finding: Finding, places: Places, has_ended: bool) -> str:
     code, _, words = step.partition(COMMENT)
     if has_ended and step.startswith("py-spy "):  # it needs a running process
         words = words.replace(" now?", " then?")
         who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
         return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
-    places = _find_places(facts)
     ranks = places.list_ranks() if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
@@ -170,11 +170,6 @@ def _fill_step(step: str, facts: Facts, finding: Finding, has_ended: bool) -> st
         return code
     text = "; ".join(filter(None, (*notes, words, *lists)))
     return f"{code}{COMMENT}{text}" if text else code
-
-
-@once
-def _find_places(facts: Facts) -> Places:
-    return Places(facts.job)
 
 
 def _places_of_ranks(scene: _Scene) -> list[Place]:
@@ -252,7 +247,7 @@ def _devices(scene: _Scene) -> list[_Value]:
 
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
-    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/slurm-"))
+    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/"))
     jobs = filter(None, (value(notice, "job") for notice in notices))
     return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs)]
 

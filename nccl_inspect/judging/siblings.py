@@ -542,7 +542,7 @@ class Observer:
             paths = self._facts.paths_of(comm).where(lambda kind: kind.scope == scope and not kind.doubtful)
             if paths:
                 way = min(map(_slowest, paths.kinds), key=_speed)
-                slow = partial(paths.where, partial(_goes, way))
+                slow = partial(paths.where, {kind for kind in paths.kinds if _slowest(kind) == way}.__contains__)
                 yield self._twin(comm).with_fields(lines=partial(_first_line, slow), paths=slow), way
 
     def _twin(self, comm: CommunicatorInfo) -> Sibling:
@@ -561,7 +561,7 @@ class Observer:
             values: dict[Sibling, int] = {}
             for host, there in self._ranks_on.items():
                 for rank in ranks & there:
-                    shown = partial(paths.filter_values, ("src", "dst"), partial(_touches, rank))
+                    shown = partial(paths.filter_values, ("src", "dst"), lambda *ends, rank=rank: rank in ends)
                     one = Sibling(
                         "rank", str(rank), frozenset((host,)), frozenset((rank,)), partial(_first_line, shown)
                     )
@@ -663,16 +663,8 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
     return values == wanted
 
 
-def _touches(rank: int, src: int, dst: int) -> bool:
-    return rank in (src, dst)
-
-
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
     return pick().take(1).first_lines()
-
-
-def _goes(way: str, kind: PathKind) -> bool:
-    return _slowest(kind) == way
 
 
 def _slowest(kind: PathKind) -> str:

@@ -164,13 +164,12 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
     return [last for last in facts.job.last_lines if last.process in left and last.ranks]
 
 
-def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
+def _present(facts: Facts, echoes: list[Notice]) -> set[object]:
     """Return the processes with an echo or a failed transfer, or a line or time-out after the first echo of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
     also have been concatenated.
     """
-    echoes = list(echoes)
     said = [*echoes, *facts.with_role("completion-error")]
     present: set[object] = {process for notice in said for process in notice.processes}
     first = _first_lines(echoes)
@@ -180,13 +179,10 @@ def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
     reports += [(status.rank, status.notice.evidence[0]) for status in watchdog.statuses(facts)]
     reported = [(rank, line.source, line.order) for rank, line in reports if rank is not None]
     for last in facts.job.last_lines:
-        place = last.source, last.process.host
-        other = of_source.get(last.source)
-        if place in first:
-            is_later = last.order > first[place]
-        else:
-            is_later = other is not None and last.order > other and begins.get(place, other) < other
-        is_later |= any(rank in last.ranks and order > of_source.get(source, order) for rank, source, order in reported)
+        place, other = (last.source, last.process.host), of_source.get(last.source)
+        is_later = any(rank in last.ranks and order > of_source.get(source, order) for rank, source, order in reported)
+        if other is not None and last.order > first.get(place, other):
+            is_later |= place in first or begins.get(place, other) < other
         present |= {last.process} if is_later else set()
     return present
 
@@ -203,18 +199,20 @@ def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
 def _named_ranks(facts: Facts) -> set[int]:
     """Return the ranks that helper threads and proxies of others name as gone or failed."""
     named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
-    places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    for notice in closed_by_others(facts):
-        named |= {places.get((host, value(notice, "local_rank"))) for host in notice.hosts}
-    return {rank for rank in named if rank is not None}
+    named = named.union(*(_local_ranks(facts, notice) for notice in closed_by_others(facts)))
+    return named - {None}
+
+
+def _local_ranks(facts: Facts, notice: Notice) -> set[int | None]:
+    """Return the ranks that have the local rank that a statement names, on the hosts of those who made it."""
+    return {facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts}
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
     """Return the hosts to which connections were lost, if all are known by address or name."""
     by_address = {host.name: {host.name} for host in facts.job.hosts}
     for notice in facts.with_event(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        by_address.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+        by_address.setdefault(str(getattr(notice.event, "address", None)).partition("<")[0], set()).update(notice.hosts)
     lost = peers_lost(echoes)
     return {host for peer in lost for host in by_address[peer]} if all(peer in by_address for peer in lost) else set()
 
@@ -229,9 +227,5 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
 @once
 def closed_by_others(facts: Facts) -> list[Notice]:
     """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
-    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
-    return [
-        notice
-        for notice in facts.notices(*_NAME_LOCAL_RANKS)
-        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
-    ]
+    notices = facts.notices(*_NAME_LOCAL_RANKS)
+    return [one for one in notices if not one.ranks or not _local_ranks(facts, one).issuperset(one.ranks)]

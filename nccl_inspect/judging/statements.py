@@ -9,6 +9,9 @@ from pathlib import Path as File
 from typing import Any
 
 from nccl_inspect.event import types as events
+from nccl_inspect.grammar import engine
+from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
@@ -32,8 +35,8 @@ def list_table(kind: str) -> dict[str, str]:
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
     """Return the statements with a line in the evidence of a finding."""
-    lines = {(line.source, line.order) for line in finding.evidence}
-    return [notice for notice in notices if any((line.source, line.order) in lines for line in notice.evidence)]
+    lines = positions_in(finding.evidence)
+    return [notice for notice in notices if not lines.isdisjoint(positions_in(notice.evidence))]
 
 
 def is_error(notice: Notice) -> bool:
@@ -93,18 +96,25 @@ def value(notice: Notice, name: str) -> Any:
     """Return a field of a statement; None if it has no such field."""
     if not isinstance(notice.event, events.Notice):
         return None
-    if name.startswith("__"):
-        from nccl_inspect.grammar import engine  # rules know statements, and few ask for a field that is read again
-
-        found = engine.read_unlisted(notice.event, name)
-    else:
-        found = dict(notice.event.values).get(name)
+    found = engine.read_unlisted(notice.event, name) if name.startswith("__") else dict(notice.event.values).get(name)
     if name != "error" or not isinstance(found, str) or not found[-1:].isdigit():
         return found
     # An error of the system may be a mere number: -110, error 111. Results of NCCL are below 8.
     match = _NUMBER.fullmatch(found)
     is_errno = match is not None and bool(match[1] or int(match[2]) >= 8)
     return list_table("errno").get(str(int(match[2])), found) if match and is_errno else found
+
+
+def layer_of(notice: Notice) -> Layer:
+    """Return the layer of failure that the grammar states of a statement, or that follows from roles and tone."""
+    dialect, _, name = notice.production.partition("/")
+    return engine.find_layer(dialect, name)
+
+
+def states_layer(notice: Notice) -> bool:
+    """Return whether the grammar states the layer of a statement itself."""
+    dialect, _, name = notice.production.partition("/")
+    return bool(engine.find_details(dialect, name).layer)
 
 
 def error_of(notice: Notice) -> str:

@@ -80,8 +80,6 @@ def hosts_by_address(facts: Facts) -> dict[str, str]:
     return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
 
 
-OPENING_CALLS = ("open_device", "query_device", "query_port")
-"""Calls that NCCL makes while it looks for cards; it continues without those that refuse."""
 REFUSED_CALLS = ("No such device", "Operation not permitted")
 UNANSWERED = 12
 OTHER_ROOTS = (9, 10, 11, 13)

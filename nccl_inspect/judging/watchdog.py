@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
-from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.grouping import group_sets, group_values, sort_by
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import are_near, glog_seconds, line_seconds
@@ -73,12 +74,11 @@ def statuses(facts: Facts) -> list[Status]:
     """Return all statuses, in the order of the log."""
     found = []
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
-        numbers = [int(match[1]) if (match := one.search(notice.message)) else None for one in (_ENQUEUED, _COMPLETED)]
-        stated, member = (
-            one if isinstance(one := value(notice, name), int) else None for name in ("global_rank", "rank")
-        )
-        done = -1 if numbers[1] is None else numbers[1]
-        found.append(Status(notice, group_of(notice.message), stated, member, numbers[0], done))
+        enqueued, done = (pattern.search(notice.message) for pattern in (_ENQUEUED, _COMPLETED))
+        ranks = (value(notice, name) for name in ("global_rank", "rank"))
+        stated, member = (rank if isinstance(rank, int) else None for rank in ranks)
+        last = int(enqueued[1]) if enqueued else None
+        found.append(Status(notice, group_of(notice.message), stated, member, last, int(done[1]) if done else -1))
     return found
 
 
@@ -108,43 +108,34 @@ def waits(facts: Facts) -> list[Wait]:
             begun = first.get(own, notice)  # the text of an exception has the group, and is printed later
             by_key[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, begun)
     # An exception's text repeats a wait, and lacks the group or the rank.
-    with_group = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.group is not None}
-    with_rank = {(wait.seq, wait.operation, wait.member) for wait in by_key.values() if wait.rank is not None}
-    return [
-        wait
-        for wait in by_key.values()
-        if (wait.group is not None or (wait.seq, wait.operation, wait.member) not in with_group)
-        and (wait.rank is not None or (wait.seq, wait.operation, wait.member) not in with_rank)
-    ]
+    found = [(wait, (wait.seq, wait.operation, wait.member)) for wait in by_key.values()]
+    with_group = {call for wait, call in found if wait.group is not None}
+    with_rank = {call for wait, call in found if wait.rank is not None}
+    found = [(wait, call) for wait, call in found if wait.group is not None or call not in with_group]
+    return [wait for wait, call in found if wait.rank is not None or call not in with_rank]
 
 
 def _next_group(named: list[Status], notice: Notice) -> str | None:
     """Return the only group that statuses name, or that of the first one behind a line."""
-    line, groups = notice.evidence[0], {status.group for status in named}
+    groups = {status.group for status in named}
     if len(groups) < 2:
         return next(iter(groups), None)
-    places = [(status.notice.evidence[0].order, status.group) for status in named]
-    sources = [status.notice.evidence[0].source for status in named]
-    behind = [place for place, source in zip(places, sources, strict=True) if source == line.source]
-    return min((place for place in behind if place[0] > line.order), default=(0, None))[1]
+    behind = (status for status in named if precedes(notice, status.notice))
+    return min(((status.notice.evidence[0].order, status.group) for status in behind), default=(0, None))[1]
 
 
 def latecomers(waiting: Sequence[Wait]) -> list[Wait]:
     """Waits that, by their times, started only after the first had timed out: the first waited for them."""
-    printed = [(wait, glog_seconds(wait.notice.message)) for wait in waiting]
-    timed_out = min((when for _, when in printed if when), default=None)
-    late = []
-    for wait, when in printed if timed_out is not None else ():
-        ran_ms = getattr(wait.notice.event, "ran_ms", None)
-        if when is not None and ran_ms is not None and timed_out is not None and when - ran_ms / 1000 > timed_out:
-            late.append(wait)
-    return late
+    printed = [
+        (wait, glog_seconds(wait.notice.message), getattr(wait.notice.event, "ran_ms", None)) for wait in waiting
+    ]
+    first = min((when for _, when, _ in printed if when), default=math.inf)
+    return [wait for wait, when, ran_ms in printed if when and ran_ms is not None and when - ran_ms / 1000 > first]
 
 
 def by_time(waiting: list[Wait]) -> list[Wait]:
     """Waits in the order in which they timed out, which is not that of lines where each host has its own file."""
-    times = {id(wait): glog_seconds(wait.notice.message) for wait in waiting}
-    return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
+    return sort_by(waiting, lambda wait: glog_seconds(wait.notice.message)) or waiting
 
 
 def wait_words(waits: list[Wait], place: str) -> str:
@@ -223,10 +214,7 @@ def communicator_of(
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
     places |= _members_by_group(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []
-    fits = [
-        comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
-    ]
-    fits = [comm for comm in fits if tuple(comm.ranks) not in others]
+    fits = [comm for comm in near if tuple(comm.ranks) not in others and places <= set(enumerate(comm.ranks))]
     return fits[0] if len({tuple(comm.ranks) for comm in fits}) == 1 else None
 
 
@@ -292,8 +280,8 @@ def all_standstills(facts: Facts) -> list[Standstill]:
     # Ranks without a dump that, by the log, timed out in a call waited for others.
     dumped, late = {dump.rank for dump in dumps}, {wait.rank for wait in latecomers(waits(facts))}
     waiting = {wait.rank for wait in waits(facts) if wait.rank is not None} - dumped - late
-    standstills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
-    return [still for still in standstills if still.kind == artifacts.DIFFERENT] if is_running(facts) else standstills
+    stills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
+    return [still for still in stills if still.kind == artifacts.DIFFERENT or not is_running(facts)]
 
 
 @once
@@ -310,7 +298,7 @@ def is_of_run(facts: Facts) -> bool:
     if _began_before(facts):
         return False
     day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    texts = [last.time for last in facts.job.last_lines if last.time]
+    texts = [last.time or "" for last in facts.job.last_lines]
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
     if any(is_near(day, text) or are_near(line_seconds(day), line_seconds(text)) for text in texts):
         return True
@@ -327,12 +315,10 @@ def _began_before(facts: Facts) -> bool:
         return False
     calls = (call for dump in dumps_of(facts) for some in dump.calls.values() for call in some)
     called = min((call.created_ns for call in calls), default=0) / 1e9
-    first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" "))
+    first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" ")) if called else None
     lines = (line_seconds(notice.evidence[0].text) for notice in facts.job.notices)
-    begin = min((when for when in lines if when is not None), default=None)
-    if begin is None or first is None or not called:
-        return False
-    return first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
+    begin = min((when for when in lines if when is not None), default=0.0)
+    return first is not None and first < begin - CLOCKS and (first - begin) % _ZONES > _STARTING
 
 
 def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
@@ -399,8 +385,7 @@ def chain(facts: Facts, still: Standstill) -> str:
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
-        f"{ranks_word(link.ranks)} {conjugate(len(link.ranks), 'wait')} for {ranks_word(link.awaited)} in "
-        f"{work(link.call, link.group, link.call.seq)}"
+        f"{who_waits(link.ranks)} for {ranks_word(link.awaited)} in {work(link.call, link.group, link.call.seq)}"
         for link in still.chain
         if link.ranks
     ]
@@ -447,6 +432,11 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
         yield "Collect dumps of all ranks from the same moment: PyTorch writes them together at a time-out."
     if still.overwritten:
         yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
+
+
+def who_waits(ranks: Collection[int]) -> str:
+    """Return the beginning of a sentence about ranks that wait: ``ranks 0-2 wait``."""
+    return f"{ranks_word(ranks)} {conjugate(len(ranks), 'wait')}"
 
 
 def dumps_of(facts: Facts) -> list[Dump]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nccl_inspect.util.records import Frozen, slots
 from nccl_inspect.util.secrets import mask_secrets
 
@@ -20,6 +22,16 @@ class Evidence(Frozen):
         for put, value in zip(_PUTS, (source, line, mask_secrets(text), order or line), strict=True):
             put(self, value)
 
+    @property
+    def position(self) -> tuple[str, int]:
+        """Return what no other line has: its source, and its place among the lines there."""
+        return self.source, self.order
+
 
 _PUTS = list(slots(Evidence).values())
 """Put the values of an object in its places: a job has many of them."""
+
+
+def positions_in(lines: Iterable[Evidence]) -> set[tuple[str, int]]:
+    """Return the positions of some lines."""
+    return {line.position for line in lines}

@@ -80,6 +80,12 @@ class Progress(Record):
     ``ended`` (that communicator), ``last`` (line of its process)."""
 
 
+BUILT_IN = ("IB", "Socket")
+"""NCCL's own networks; all others are those of plugins."""
+OVER_TCP = ("Socket", "FastSocket")
+"""Networks over TCP: NCCL's own, and that of Google's plugin."""
+
+
 class Network(Record):
     """The network that carries traffic between hosts."""
 

@@ -833,13 +833,17 @@ def jobs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
 
 def runs_of(fold: Fold, gathered: Gathered) -> dict[str, Fold]:
     """Return the runs of one job, each by a description of it; the newest is last, and has none."""
-    earlier = find_earlier_runs(gathered.communicators, gathered.everything)
-    if not earlier:
-        return {"": fold}
-    over = {process for run in earlier for process in run.processes}
-    claims = [*(Claim(run.processes) for run in earlier), Claim({life.process for life in gathered.living} - over)]
+    if gathered.runs:
+        return gathered.runs
+    earlier = find_earlier_runs(gathered)
+    shares = [fold]
+    if earlier:
+        over = {process for run in earlier for process in run.processes}
+        claims = [*(Claim(run.processes) for run in earlier), Claim({life.process for life in gathered.living} - over)]
+        shares = Division(fold, gathered, claims, len(earlier)).shares()
     names = [*(_describe_run(fold, run) for run in earlier), ""]
-    return dict(zip(names, Division(fold, gathered, claims, len(earlier)).shares(), strict=True))
+    gathered.runs = dict(zip(names, shares, strict=True))
+    return gathered.runs
 
 
 def _describe_run(fold: Fold, run: Part) -> str:
@@ -867,9 +871,9 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
     return bool(shared_hosts or (between and shared))
 
 
-def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
+def find_earlier_runs(gathered: Gathered) -> list[Part]:
     """Return the runs that were over before the newest one began, the oldest first."""
-    runs = join_processes(communicators)
+    runs = join_processes(gathered.communicators)
     if len(runs) < 2:
         return []
     times = [run.began for run in runs]
@@ -877,5 +881,6 @@ def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[Proc
         runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
     else:
         runs.sort(key=lambda run: run.begin)
-    ends = [note.last for log in logs for note in log.notes.values() if job_failure.is_end(note.event)]
+    notes = (note for log in gathered.everything for note in log.notes.values())
+    ends = [note.last for note in notes if job_failure.is_end(note.event)]
     return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]

@@ -35,6 +35,7 @@ from nccl_inspect.model.fold import (
     add_calls,
     source_and_line,
 )
+from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
@@ -68,6 +69,8 @@ class Gathered:
         self.lives = [lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
         self.processes, self.communicators, self.refused = walk_logs(self.living)
+        self.runs: dict[str, Fold] = {}
+        """The runs of the job, as :func:`~nccl_inspect.model.jobs.runs_of` tells them apart; empty until it does."""
 
     @property
     def living(self) -> Iterator[ProcessLog]:
@@ -387,7 +390,6 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
 # What only torn lines state
 
 _FEW_LINES, _MANY_LINES = 2, 50  # lines of what looks like a network, where another one has many
-_BUILT_IN = ("IB", "Socket")
 _USUAL, _NEARLY_ALL = 10, 0.75  # lines that a process prints at least, and what all such have of all lines
 _Way: TypeAlias = tuple[object, ...]
 _way = attrgetter("transport", "mechanism", "net", "read", "gdr", "gdr_pci")
@@ -474,7 +476,7 @@ class _Damage:
     def _is_no_network(self, event: Event) -> bool:
         """Return whether hardly a line names a network where many name another one."""
         net = event.net if isinstance(event, ChannelConnect | NetworkInUse) else None
-        is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW_LINES
+        is_rare = net is not None and net not in BUILT_IN and self._networks[net] <= _FEW_LINES
         return is_rare and max(self._networks.values()) >= _MANY_LINES
 
     def _is_in_doubt(self, note: Note) -> bool:

@@ -35,7 +35,6 @@ from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
 
-_BUILT_IN = ("IB", "Socket")
 _NONE = dict[str, list[int]]()
 
 
@@ -286,7 +285,7 @@ class _Builder:
         named = used or Counter(member.network for member in members if member.network)
         name = named.most_common(1)[0][0] if named else None
         network = inventory.Network(name=name)
-        by_plugin = name is not None and name not in _BUILT_IN
+        by_plugin = name is not None and name not in inventory.BUILT_IN
         for notice in notices:
             match notice.event:
                 case events.NetDevices(net=net, devices=devices) if net == name:

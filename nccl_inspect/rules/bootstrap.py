@@ -14,6 +14,7 @@ from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
+from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
@@ -110,9 +111,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
     named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
     spans, net = facts.spans_hosts(), facts.job.network.name
-    may_use_tcp = (
-        net in ("Socket", "FastSocket") if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
-    )
+    may_use_tcp = net in OVER_TCP if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
     if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
         has_failed = bool(failed or ended_by)

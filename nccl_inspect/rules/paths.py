@@ -84,12 +84,7 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     elif levels and len(slow) < len(local) and not facts.with_event(P2pRefused):  # other pairs of the machine use P2P
         shown = evidence_of_settings(levels)
         yield found.with_fields(settings=levels, evidence=shown, named={"limit": True})
-    elif (
-        settings
-        and not local
-        and not networks.has_no_pairs(facts)
-        and not (facts.platform and facts.platform.p2p is False)
-    ):
+    elif settings and not local and not facts.has_no_pairs() and not (facts.platform and facts.platform.p2p is False):
         yield Hit(settings=settings)
 
 

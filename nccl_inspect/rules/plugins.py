@@ -13,6 +13,7 @@ from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.statements import message_of
+from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import some_names
@@ -39,7 +40,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
         if not is_on_one_host and not facts.inter_host_rdma_paths() and (machine is None or needed):
             yield Hit(named=named, settings=off, hosts=(), evidence=evidence_of_settings(off))
     elif missing and not facts.plugin("NET", "loaded"):
-        requested = any(setting.value not in ("IB", "Socket") for setting in facts.settings("NCCL_NET"))
+        requested = any(setting.value not in BUILT_IN for setting in facts.settings("NCCL_NET"))
         is_named = requested or any(set(_files(notice)) - _DEFAULTS for notice in missing)
         tcp, verbs = networks.fallback(facts), networks.lacking_verbs(facts)
         if is_named or (needed and not is_on_one_host):

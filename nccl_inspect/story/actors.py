@@ -15,7 +15,7 @@ from typing import TypeAlias
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import at_end
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import find_rank, report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
@@ -108,12 +108,6 @@ class Actors:
         """Return the hosts of some actors."""
         processes = (self.find_process(actor) for actor in actors)
         return sorted({p.host for p in processes if p is not None and not p.host.startswith(NO_HOST)})
-
-
-@once
-def actors_of(facts: Facts) -> Actors:
-    """Return the processes of a job with their ranks."""
-    return Actors(facts)
 
 
 def ranks_among(actors: Iterable[Actor]) -> list[int]:

@@ -215,7 +215,7 @@ class Edges:
         loose = [incident for incident in self._nameless if not incident.lags]
         lagging = [incident for incident in self.incidents if incident.lags]
         everyone = [*heads, *loose]
-        own = [head for head in heads if _is_own(head)]
+        own = [head for head in heads if not (head.is_foreign or head.layer == Layer.LAUNCHER or head.gave_up)]
         told = [one for one in self.incidents if one.kind == "ended-from-outside" and one.is_report]
         for end in loose:  # a launcher ends because a worker of it was ended
             if end.layer == Layer.END and not end.is_kill and not end.gave_up:
@@ -249,8 +249,12 @@ class Edges:
         for weak in loose:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
-                lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
-                weak.because += _first_incident(lower)
+                is_vague = weak.finding is None or weak.layer == Layer.CALL  # it may only follow from one of its layer
+                weak.because += _first_incident(
+                    one
+                    for one in others
+                    if one.layer < weak.layer or (is_vague and one.layer == weak.layer and _compare(one, weak) < 0)
+                )
         causes = [*standing, *held, *outside]
         for gone in self._left("no-answer"):  # who answers no more is a cause only where nothing else is
             if gone not in held:
@@ -279,12 +283,10 @@ class Edges:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
-        if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
-            return
-        (why,) = ended[0].because
-        is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
-        if is_failure and not (why.actors or why.peers or why.is_condition):
-            why.actors = ended[0].actors
+        for why in ended[0].because if len(ended) == 1 and not ended[0].gave_up else ():
+            is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
+            if is_failure and not (why.actors or why.peers or why.is_condition):
+                why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:
         """Explain why ranks lag: they do not answer any more. Return what then holds the others up."""
@@ -383,11 +385,6 @@ class Edges:
         return [incident for incident in self.roots if incident.kind == kind]
 
 
-def _is_own(head: Incident) -> bool:
-    """Return whether the trouble of a process is its own."""
-    return not (head.is_foreign or head.layer == Layer.LAUNCHER or head.gave_up)
-
-
 def _is_fatal(incident: Incident) -> bool:
     finding = incident.finding
     return finding is not None and (finding.fatal or finding.severity == "error")
@@ -445,12 +442,6 @@ def are_together(one: Incident, other: Incident) -> bool:
     if one.time is None or other.time is None:
         return one.time is other.time
     return abs(one.time - other.time) < _TOGETHER
-
-
-def _is_retelling(later: Incident, earlier: Incident) -> bool:
-    """Return whether what nobody is known to have said may only follow from an incident of its layer."""
-    is_vague = later.finding is None or later.layer == Layer.CALL
-    return is_vague and later.layer == earlier.layer and _compare(earlier, later) < 0
 
 
 def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:

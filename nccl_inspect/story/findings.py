@@ -192,7 +192,10 @@ def _join_causes(
     if not is_root:
         because = _causes(finding, incidents, present, tellers)
     else:
-        because = [] if finding.confidence == "certain" else _suspects(incidents, kept)
+        # Settings may lead to what nothing explains: clues alone end no job.
+        layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
+        clues = (one.rule for one in kept if one.clue and finding.confidence != "certain")
+        because = [name for name in clues if not layers.isdisjoint(rules_by_name()[name].may_cause)]
     is_alone = len(story.actors_in(incidents)) == 1 and set(story.hosts_in(incidents)) <= set(finding.hosts)
     own = [one for one in incidents if not one.because and (is_alone or one.layer != Layer.SETTING)]
     own = [] if _went_to_launcher(own) else own
@@ -245,10 +248,3 @@ def _under_conditions(finding: Finding, findings: Iterable[Finding]) -> Finding:
     why = [other for other in findings if layer in rules_by_name()[other.rule].may_cause]
     leads = any(SEVERITIES.index(other.severity) >= SEVERITIES.index(finding.severity) for other in why)
     return finding.with_fields(because=[other.rule for other in why], root=not leads) if why else finding
-
-
-def _suspects(incidents: Iterable[Incident], findings: Iterable[Finding]) -> list[str]:
-    """Return the settings that may lead to what nothing explains: clues alone end no job."""
-    layers = {one.layer.name.lower() for one in incidents if not (one.because or one.is_condition)}
-    clues = (finding.rule for finding in findings if finding.clue)
-    return [name for name in clues if not layers.isdisjoint(rules_by_name()[name].may_cause)]

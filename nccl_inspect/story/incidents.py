@@ -8,7 +8,6 @@ from functools import cached_property
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
-from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions, life
 from nccl_inspect.judging.ends import (
@@ -25,9 +24,9 @@ from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.silence import closed_by_others
-from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
-from nccl_inspect.judging.watchdog import statuses, waits
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.judging.statements import is_error, is_survived, layer_of, report_of, states_layer, value
+from nccl_inspect.judging.watchdog import waiting_ranks, waits
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
@@ -83,16 +82,16 @@ class Collector:
         """The ranks whose processes ended with an exception that no label gives a rank, by the identity of its line."""
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
-        self._giving_up = self._waiting | {one.stated for one in statuses(facts) if one.is_in_call}
+        self._giving_up = self._waiting | waiting_ranks(facts)
         self._by_rule = {finding.rule: finding for finding in reversed(self.findings)}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
             for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
-                self._of_line[line.source, line.order] = finding
+                self._of_line[line.position] = finding
 
     @cached_property
     def _errors(self) -> set[tuple[str, int]]:
-        return {(line.source, line.order) for notice in self.facts.errors() for line in notice.evidence}
+        return positions_in(line for notice in self.facts.errors() for line in notice.evidence)
 
     def collect(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""
@@ -104,9 +103,8 @@ class Collector:
             if end.gave_up and waited and end.actors and waited.isdisjoint(end.actors):
                 # The others said that they gave up. It has lines as they have, and none of that: it waited for nobody.
                 end.gave_up = any(self.actors.find_process(actor) is None for actor in end.actors)
-        shown = {(incident.line.source, incident.line.order) for incident in found if incident.line}
         kinds = {incident.finding.rule for incident in found if incident.finding}
-        found += self._collect_findings(shown, kinds)
+        found += self._collect_findings(kinds)
         return [incident for incident in found if not self._is_outlived(incident)]
 
     def _is_outlived(self, incident: Incident) -> bool:
@@ -121,8 +119,8 @@ class Collector:
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
         rule = rules_by_name()[finding.rule]
-        lines = ((line.source, line.order) for line in finding.evidence)
-        return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
+        is_setting = rule.reach == Layer.SETTING and bool(rule.may_cause)
+        return is_setting and not positions_in(finding.evidence) <= self._errors
 
     # Statements
 
@@ -186,19 +184,17 @@ class Collector:
             return Layer.PROGRAM
         if isinstance(notice.event, CudaFailure) or "program-cuda-error" in notice.roles:
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
-        dialect, _, name = notice.production.partition("/")
-        layer = grammar.find_layer(dialect, name)
-        if layer in (Layer.WAIT, Layer.NONE) or grammar.find_details(dialect, name).layer or finding is None:
+        layer = layer_of(notice)
+        if layer in (Layer.WAIT, Layer.NONE) or states_layer(notice) or finding is None:
             return layer
         return min(layer, self._layer_of(finding))
 
     def _finding(self, notice: Notice) -> Finding | None:
-        lines = ((line.source, line.order) for line in notice.evidence)
+        lines = (line.position for line in notice.evidence)
         own = next((self._of_line[line] for line in lines if line in self._of_line), None)
         own = own or self._by_rule.get(notice.rule)
-        dialect, _, name = notice.production.partition("/")
         is_effect = own is not None and self._layer_of(own) == Layer.CALL
-        return None if is_effect and grammar.find_layer(dialect, name) in FOREIGN else own  # it follows from the loss
+        return None if is_effect and layer_of(notice) in FOREIGN else own  # it follows from the loss
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
@@ -212,9 +208,7 @@ class Collector:
         named = dict(getattr(notice.event, "values", ()))
         ranks = [named.get("peer_rank"), named.get("peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
-            hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
-            places = {place: rank for host in hosts for place, rank in enumerate(sorted(host.ranks))}
-            ranks += [places.get(value(notice, "local_rank"))]
+            ranks += [self.facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts]
         return frozenset(rank for rank in ranks if isinstance(rank, int))
 
     # Exceptions
@@ -230,7 +224,7 @@ class Collector:
                 yield incident
         if raised.traces or raised.echoes or process_ends(self.facts):
             return
-        for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
+        for loose in [entry for entry in raised.loose if entry.is_error][-1:]:
             if not loose.is_loss_of_peer:
                 yield self._tell(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
         for loose in raised.of_threads[-1:]:
@@ -243,9 +237,8 @@ class Collector:
             return None  # its text was lost, or a signal ended it
         is_foreign = last.is_loss_of_peer or bool(_REMOTE.search(last.whole))
         first = trace.first if trace.first and not is_foreign else last
-        dialect, _, name = last.notice.production.partition("/") if last.notice else ("", "", "")
-        if last.notice and grammar.find_details(dialect, name).layer:
-            layer = grammar.find_layer(dialect, name)
+        if last.notice and states_layer(last.notice):
+            layer = layer_of(last.notice)
         else:
             layer = Layer.LOSS if is_foreign else Layer.PROGRAM
             layer = Layer.WAIT if _TIMED_OUT.search(last.whole) else layer
@@ -264,7 +257,7 @@ class Collector:
         """Return an exception, at the line where the trouble of its rank began; a finding about that may say more."""
         is_end = line is None and layer != Layer.PROGRAM
         line = line or raised.line
-        finding = None if is_end else self._of_line.get((line.source, line.order))
+        finding = None if is_end else self._of_line.get(line.position)
         kind, words = finding.rule if finding else _KINDS[layer], f"raised {raised.text}"
         layer = min(layer, self._layer_of(finding)) if finding and layer == Layer.PROGRAM else layer
         return Incident(kind, layer, frozenset(ranks), line, words, confidence=confidence, finding=finding)
@@ -357,7 +350,7 @@ class Collector:
 
     # Findings
 
-    def _collect_findings(self, shown: set[tuple[str, int]], kinds: set[str]) -> Iterator[Incident]:
+    def _collect_findings(self, kinds: set[str]) -> Iterator[Incident]:
         """Yield what rules find without an error: settings, machines, files beside the log."""
         for finding in self.findings:
             is_condition = self._is_condition(finding)

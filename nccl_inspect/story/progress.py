@@ -36,7 +36,7 @@ from nccl_inspect.judging.watchdog import (
 )
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -102,22 +102,20 @@ class Table:
 
     def _compare_calls(self) -> Iterator[Incident]:
         dumps = {dump.rank: dump for dump in words.dumps_of(self.facts) if dump.rank is not None}
-        names = {dump.name for dump in dumps.values()}
-        recorded = words.all_standstills(self.facts)
-        if any(still.culprits for still in recorded) or words.is_running(self.facts):
-            yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
-            return
         if not (dumps or self._waits):
             return
-        said = self._rows_from_watchdog(set(dumps))
+        names = {dump.name for dump in dumps.values()}
+        recorded = words.all_standstills(self.facts)
+        is_settled = any(still.culprits for still in recorded) or words.is_running(self.facts)
         busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
         if dumps:
             busy |= self._standing - set(dumps)
+        rows = {} if is_settled else dumps | self._rows_from_watchdog(set(dumps))
         stills: list[Standstill] = []
-        if len(said) + len(dumps) > 1:
+        if len(rows) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
 
-            stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
+            stills = standstill.find_standstills(rows.values(), busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
@@ -198,8 +196,6 @@ class Table:
 
     def _judge_waits(self, stills: Sequence[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
-        if not self._waits:
-            return None
         line = self._waits[0].notice.evidence[0]
         reports = self.facts.notices("torch/desync-lagging", "torch/desync-not-joined")
         parts = (part for report in reports for part in str(value(report, "members")).split(","))
@@ -291,9 +287,8 @@ class Table:
             if still.kind == artifacts.MISSING and elsewhere:
                 call = words.work(still.waiting[0].call, still.group, still.seq)
                 text = (
-                    f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
-                    f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
-                    f"{call}. {look_up('@DISORDER')}"
+                    f"it likely began in process group {', '.join(elsewhere)}, in which {words.who_waits(named)}, "
+                    f"as the others do for {'it' if len(named) == 1 else 'them'} in {call}. {look_up('@DISORDER')}"
                 )
                 return blame("call-unfinished", set(), text, line, layer=Layer.WAIT)
             named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
@@ -450,7 +445,7 @@ class Table:
         is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
         if len(late) > len(wait.waiting) or not is_numbered:
             return  # they may rather wait elsewhere for those
-        who = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
+        who = words.who_waits(wait.waiting)
         if (
             late and wait.missing and late.isdisjoint(self.actors.known_ranks)
         ):  # not launched, or its output is not here
@@ -482,7 +477,8 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
-        waits_for_id = [notice for notice in job.notices if _waited_for_id(notice)]
+        asked = self.facts.notices("torch/unique-id-failed")  # of rank 0 of a group, which did not come in time
+        waits_for_id = [notice for notice in asked if "timeout" in str(value(notice, "error")).lower()]
         gave_up = {self.actors.rank_in_line(notice.message) for notice in waits_for_id}
         first = {self.actors.actor_by_process(begin.process) for begin in most if begin.member == 0}
         is_of_world = all("/default_pg/" in notice.message for notice in waits_for_id)
@@ -526,11 +522,6 @@ class Table:
         return found
 
 
-def _waited_for_id(notice: Notice) -> bool:
-    """Return whether a rank reports that rank 0 of a group did not come in time to make its communicator."""
-    return notice.production == "torch/unique-id-failed" and "timeout" in str(value(notice, "error")).lower()
-
-
 class _Call(Frozen):
     """A call in which ranks wait."""
 
@@ -543,9 +534,8 @@ class _Call(Frozen):
 
     @property
     def description(self) -> str:
-        who = ranks_word(self.waiting)
         what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
-        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+        return f"{words.who_waits(self.waiting)} for {ranks_word(self.absent)} in {what}"
 
 
 def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:

@@ -13,10 +13,10 @@ from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.silence import silence_of
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
-from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
+from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
@@ -177,7 +177,7 @@ class Story:
         if not self.roots:
             return []
         lead = self.lead
-        shown = {(one.line.source, one.line.order) for one in lead if one.line}
+        shown = positions_in(one.line for one in lead if one.line)
         who = {actor for one in lead for actor in one.actors}
         said = set(map(_sentence, lead))
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
@@ -227,7 +227,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         facts: about the job.
         findings: of all rules, without those that others supersede.
     """
-    actors = actors_of(facts)
+    actors = Actors(facts)
     joined = [finding for finding in findings if rules_by_name()[finding.rule].tells]
     incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).collect()
     blocks = sources_in_blocks(facts)
@@ -240,12 +240,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     fatal = (finding for finding in joined if finding.fatal and finding.confidence != _CONFIDENCES[-1])
-    quoted = {(line.source, line.order) for finding in fatal for line in finding.evidence}
-    incidents = [
-        one
-        for one in incidents
-        if is_over or _is_failure(one) or (one.line and (one.line.source, one.line.order) in quoted)
-    ]
+    quoted = positions_in(line for finding in fatal for line in finding.evidence)
+    incidents = [one for one in incidents if is_over or _is_failure(one) or (one.line and one.line.position in quoted)]
     edges = Edges(actors, incidents)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
         for root in edges.roots:
@@ -279,14 +275,12 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # of the progress table, or of the network: it names somebody
     if any(not (one.is_foreign or one.is_condition or one.lags) for one in edges.roots):
         return None
-    first = first_of(losses)
-    if first is None or first.layer == Layer.WAIT:
-        return None  # they waited before they lost anybody
-    if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
-        return None  # connections of helper threads close at every end
+    first = min(losses, key=Order)
+    said = [loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS]
+    if first.layer == Layer.WAIT or not said:
+        return None  # they waited before they lost anybody; connections of helper threads close at every end
     silence = silence_of(facts)
     gone = {actors.actor_by_process(last.process) for last in silence.gone}
-    said = (loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS)
     named = {actor for loss in said for actor in loss.peers}
     absent: set[Actor] = set(absent_ranks(facts))
     who = absent or gone or named or {rank for rank in silence.candidates if any(rank in one.peers for one in late)}

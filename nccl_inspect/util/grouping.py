@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import TypeVar
 
 _Key = TypeVar("_Key")
@@ -23,3 +24,10 @@ def group_sets(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, set[_Value]]:
     for key, value in pairs:
         groups.setdefault(key, set()).add(value)
     return groups
+
+
+def sort_by(values: Iterable[_Value], time_of: Callable[[_Value], float | None]) -> list[_Value]:
+    """Return values in the order of their times; none where one of these is not known."""
+    timed = [(time_of(one), one) for one in values]
+    known = [(when, one) for when, one in timed if when is not None]
+    return [one for _, one in sorted(known, key=itemgetter(0))] if len(known) == len(timed) else []

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.model.communicators.rings_and_trees import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.extras.draw import fewest_crossings, host_of, tree_shape
+from nccl_inspect.model.communicators.rings_and_trees import crossings, is_closed
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style

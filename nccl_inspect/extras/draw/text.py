@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nccl_inspect.extras.draw import bundles
-from nccl_inspect.model.communicators.rings_and_trees import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.extras.draw import bundles, fewest_crossings, host_of, tree_shape
+from nccl_inspect.model.communicators.rings_and_trees import crossings, is_closed
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style, picture

@@ -16,6 +16,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.model.statements.environment import is_echoed
@@ -122,7 +123,6 @@ def _badness(checked: Checked) -> tuple[int, int]:
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
 _DRIVER = "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another"
-_BUILT_IN = ("IB", "Socket")
 _NUMBERS = {  # what each number counts, and what to do about another one
     "world_size": ("rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
     "hosts": ("host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
@@ -218,7 +218,7 @@ def _ask_forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answ
 
 def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) -> Iterator[Answer]:
     """Ask for releases of ``nccl``, ``plugin`` or ``cuda`` that fit a glob, and are not older than the oldest one."""
-    if what == "plugin" and job.network.name in _BUILT_IN:
+    if what == "plugin" and job.network.name in BUILT_IN:
         todo = "the plugin is missing or did not start: nccl-inspect summarize shows why"
         yield Answer("broken", f"no plugin: the network is {job.network.name}", todo, _network_lines(job))
         return
@@ -252,7 +252,7 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
 
 def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
     actual = job.network.name if key == "name" else job.network.provider
-    if key == "provider" and job.network.name in _BUILT_IN:
+    if key == "provider" and job.network.name in BUILT_IN:
         actual = f"none: the network is {job.network.name}"
     if actual is None:
         yield Answer("undecided", f"the {key} is not in the log", _FROM_THE_START)

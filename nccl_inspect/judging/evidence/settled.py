@@ -20,7 +20,7 @@ from nccl_inspect.judging import networks, remedies
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts, cite_line, once
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.topology import bus_number
@@ -377,13 +377,9 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
         return findings
     used: list[Sighting] = []
     results = [_settle_finding(facts, finding, used) for finding in findings]
-    lines = {(one.evidence.source, one.evidence.order) for one in used}
+    lines = positions_in(one.evidence for one in used)
     rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
-    return [
-        finding
-        for finding in results
-        if finding.rule not in rules or not lines.issuperset((line.source, line.order) for line in finding.evidence)
-    ]
+    return [finding for finding in results if finding.rule not in rules or not positions_in(finding.evidence) <= lines]
 
 
 def _settle_finding(facts: Facts, finding: Finding, used: list[Sighting]) -> Finding:

@@ -158,11 +158,8 @@ def ring_gdr(comm: Communicator) -> bool | None:
 
 
 def _connections(comm: Communicator) -> list[events.Connected]:
-    return [line for member in comm.members.values() for line in _list_lines(member)]
-
-
-def _list_lines(member: Member) -> list[events.Connected]:
-    return [step.event for step in member.connected if isinstance(step.event, events.Connected)]
+    steps = (step for member in comm.members.values() for step in member.connected)
+    return [step.event for step in steps if isinstance(step.event, events.Connected)]
 
 
 def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
@@ -276,7 +273,7 @@ def _is_behind(member: Member, known: set[str], most: int) -> bool:
         return bool(bursts) and (len(known) > 1 or _channels(member) != most)
     last = member.connected[-1].place
     is_open = any(burst.key.conn == 0 and burst.last > last for burst in bursts)
-    return is_open or not known.issubset(line.what for line in _list_lines(member))
+    return is_open or not known.issubset(getattr(step.event, "what", "") for step in member.connected)
 
 
 def _channels(member: Member) -> int:
@@ -391,14 +388,6 @@ def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) 
     return stage
 
 
-Links = Sequence[tuple[int | None, int | None]]
-
-
-def host_of(hosts: Mapping[str, Iterable[int]], unknown: str) -> dict[int, str]:
-    """Return the host of each rank, where it is known."""
-    return {rank: host for host, ranks in hosts.items() if host != unknown for rank in ranks}
-
-
 def is_closed(ring: Sequence[int | None], nranks: int) -> bool:
     """Return whether a ring has each rank of the communicator once, so that its last rank leads back to its first."""
     return None not in ring and len(set(ring)) == len(ring) == nranks
@@ -410,31 +399,3 @@ def crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int | Non
     if None in there:
         return None
     return sum(map(bool, map(ne, there, [*there[1:], *there[:1]])))
-
-
-def fewest_crossings(ring: Sequence[int | None], hosts: Mapping[int, str]) -> int:
-    """Return how often a ring of these ranks must leave a host: once for each, if there are several."""
-    there = {hosts[rank] for rank in ring if rank is not None and rank in hosts}
-    return len(there) if len(there) > 1 else 0
-
-
-class TreeShape(NamedTuple):
-    """Holds what one tree looks like."""
-
-    roots: int  # more than one where links are missing
-    depth: int  # links from a root to the farthest rank
-    children: int  # the most that a rank has
-
-
-def tree_shape(links: Links) -> TreeShape:
-    """Return the shape of a tree; a circle, which only a damaged log has, counts once."""
-    children: dict[int | None, list[int | None]] = {}
-    for parent, child in links:
-        children.setdefault(parent, []).append(child)
-    below = {child for _, child in links}
-    level = [rank for rank in children if rank not in below]
-    roots, depth, seen = len(level), 0, set(level)
-    while level := [child for rank in level for child in children.get(rank, ()) if child not in seen]:
-        seen.update(level)
-        depth += 1
-    return TreeShape(roots, depth, max(map(len, children.values()), default=0))

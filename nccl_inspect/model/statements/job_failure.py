@@ -47,14 +47,10 @@ _REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
 
 
 def reason(event: Event | None) -> str | None:
-    """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
-    if not isinstance(event, Notice):
+    """Why a scheduler ended the job, as far as it says so: no failed rank leads to such an end."""
+    if not isinstance(event, Notice) or "forced-end" not in engine.find_roles(event):
         return None
-    if event.qualified_name == "launchers/slurm-node-failure":
-        return NODE_FAILURE
-    if event.qualified_name != "launchers/slurm-cancelled":
-        return None
-    given = str(event.value("reason") or "").lower()
+    given = str(dict(event.values).get("reason") or "").lower()
     return next((word for word in _REASONS if word in given), None)
 
 
