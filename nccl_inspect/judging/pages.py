@@ -749,10 +749,10 @@ def render_page(text: str, rule: Rule) -> str:
     sections.setdefault("What to do", "\n\n".join(_advice(says)))
     if lacking := [name for name in _SECTIONS if name not in sections]:
         raise PageError(f"{_file(rule.name)}: no section '## {lacking[0]}'")
-    if lead.count("\n") < 4:  # the title only
-        lead = f"{lead.strip()}\n\n{rule.title}.\n"
     sections = {name: sections[name] for name in _SECTIONS} | {"Examples": "\n\n".join(_examples(examples))}
-    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{text}" for name, text in sections.items()), ""))
+    return "\n".join(
+        (lead.strip(), f"\n{rule.title}.", *(f"\n## {name}\n\n{text}" for name, text in sections.items()), "")
+    )
 
 
 def _examples(block: str) -> Iterator[str]:
