@@ -13,6 +13,7 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 * ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
   are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
 * ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``).
+* ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
   silent.
@@ -35,12 +36,12 @@ VALUE`` is a case of one line. Of the cases that hold, the first that has a key 
 value in the first statement that has one, ``{all FIELD}`` for its values, ``{count NOUN}`` for the number of
 statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
 about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
-what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
-NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes.
-Of settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
-they are and where they come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if
-that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for a step for
-each of its values.
+what these say, and ``cuda_…`` what :func:`~nccl_inspect.judging.cuda.describe` knows of failed calls of CUDA. A value
+may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its number
+with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes. Of settings, ``{settings
+unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they
+come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
+empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
 It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
@@ -140,6 +141,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, words: cuda.failed_with(facts, words),
+    "calls": lambda facts, _, kinds: cuda.find_calls(facts, kinds[0]),
+    "retold": lambda facts, *_: cuda.find_retold(facts),
     "result": lambda facts, _, codes: exceptions.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
@@ -152,8 +155,9 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``frames``
-with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
+those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a
+kind (:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``),
+``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
 ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -189,6 +193,9 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
+    "sole": lambda facts, notices, _: all(
+        is_propagated_error(error) or any(error is one for one in notices) for error in facts.errors(forced_ends=False)
+    ),
     "alone": lambda facts, notices, _: all(
         error.level != "WARN" or any(error is one for one in notices) for error in facts.errors()
     ),
@@ -210,11 +217,11 @@ initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``
 certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used`` later, the
 program ``caught`` these exceptions, or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
-Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
-is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
-other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
-``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
-``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
+of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
+error is a warning (``alone``), or there is none (``sole``), one is of these productions (``with``), all are (``only``),
+or one is ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether
+one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:
@@ -389,7 +396,7 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "check")
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "explains", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
@@ -600,12 +607,17 @@ class _Page:
             named |= {"settings": hit.settings or beside.settings}
             shown = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
             hit = hit.with_fields(evidence=[*shown, *hit.settings, *beside.settings, *(beside.evidence or ())])
-        return hit.with_fields(notices=beside.notices, named=named, paths=paths)
+        explained = chain.from_iterable(
+            find_things(self.rule.name, facts, one) for one in self._declared.get("explains", ())
+        )
+        return hit.with_fields(notices=beside.notices, named=named, paths=paths, explains=list(explained))
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
         head, *others = cases(self._block, self.rule.name)
         derived = {name: find(facts, hit) for name, find in DERIVED.items() if name in self._block}
+        if "{cuda_" in self._block:
+            derived |= cuda.describe(facts, hit.notices)
         hit = hit.with_fields(named={name: given for name, given in derived.items() if given} | {**hit.named})
         fitting = [
             case
