@@ -12,7 +12,8 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   first ones, ``-1`` the last one.
 * ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
   are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``).
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``);
+  ``hosts`` likewise.
 * ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
@@ -73,6 +74,7 @@ from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
+from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import (
     as_shell,
     evidence_of_settings,
@@ -102,9 +104,12 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
+    "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
+    "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
-``cost`` of TCP, the type of the ``machine``, and whether its GPUs are of ``AMD``."""
+``cost`` of TCP, the type of the ``machine``, whether its GPUs are of ``AMD``, whether a line of a kernel has the
+``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -139,6 +144,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "plugin": lambda facts, _, words: facts.plugin(*words),
     "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
+    "failures": lambda facts, *_: transfers.failed_by_cause(facts),
+    "unreachable": lambda facts, *_: transfers.find_unreachable(facts),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, words: cuda.failed_with(facts, words),
     "calls": lambda facts, _, kinds: cuda.find_calls(facts, kinds[0]),
@@ -154,10 +161,11 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
-failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a
-kind (:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``),
-``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
+failed ``transfers`` of aws-ofi-nccl over providers other than efa, its ``failures`` over efa but those of a lost peer,
+and those to an ``unreachable`` one, imports of GPU memory that failed (``unshared``), those with an ``event``, calls of
+``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a kind
+(:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``), ``frames``
+with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
 ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -186,6 +194,7 @@ CONDITIONS: dict[str, Condition] = {
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
+    "efa": lambda facts, *_: transfers.is_connected_over_efa(facts),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "local": lambda facts, *_: networks.is_on_one_host(facts),
     "gpu": lambda facts, _, models: (
@@ -213,9 +222,9 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
-certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used`` later, the
-program ``caught`` these exceptions, or each host has a ``single`` rank.
+initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on a ``gpu`` of these
+models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
+later, the program ``caught`` these exceptions, or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
@@ -250,7 +259,7 @@ def _has(one: Thing, fields: str) -> bool:
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
         own = _field(one, name.removesuffix("!"))
-        text = "" if own is None else str(own)
+        text = "" if own is None or own == [] else str(own)
         if (text in given.split("¦")) is name.endswith("!") if equals else not text:
             return False
     return True
@@ -396,7 +405,7 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "explains", "check")
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "explains", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
@@ -594,19 +603,22 @@ class _Page:
     def _look_beside(self, facts: Facts, hit: Hit) -> Hit:
         """Return what the page is about, with what it shows beside it, and what it knows."""
         lines = [*(hit.evidence or ())]
-        stated = self._declared.get("beside", [])
-        known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
+        shown = self._declared.get("beside", [])
+        known = [entry.rpartition(" = ") for entry in (*shown, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
-        beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        beside = _sort([hit.notices, *(some for _, some in values[: len(shown)])])
         paths = hit.paths or beside.paths
         named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
         if "ranks" in self._declared:
             hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
+        if "hosts" in self._declared:
+            stated = (_field(one, name) for one in hit.notices for name in self._declared["hosts"][0].split())
+            hit = hit.with_fields(hosts={str(host) for host in stated if host} or None)
         if beside.settings or beside.evidence:
             named |= {"settings": hit.settings or beside.settings}
-            shown = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
-            hit = hit.with_fields(evidence=[*shown, *hit.settings, *beside.settings, *(beside.evidence or ())])
+            quoted = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
+            hit = hit.with_fields(evidence=[*quoted, *hit.settings, *beside.settings, *(beside.evidence or ())])
         explained = chain.from_iterable(
             find_things(self.rule.name, facts, one) for one in self._declared.get("explains", ())
         )

@@ -405,29 +405,6 @@ def _signal_words(notices: list[Notice]) -> str:
     return f"{name} from outside" if name else message_of(notices[0])
 
 
-def process_crashed(facts: Facts) -> Iterator[Hit]:
-    """Find kernel lines, which may be older than the job, and whether a rank has a pid in them, as none has in pods."""
-    crashes = facts.errors_of_rule("process-crashed")
-    sure = {value(notice, "pid") for notice in crashes if kernel_log.confidence(facts, notice) != "possible"}
-    is_rank = any(last.process.pid in sure for last in facts.job.last_lines if last.ranks)
-    if crashes:
-        yield Hit(crashes, {"words": message_of(crashes[0]).strip(), "a rank": is_rank})
-
-
-def command_failed(facts: Facts) -> Iterator[Hit]:
-    """Find exit statuses; of several commands, those that a launcher ended are victims of the others."""
-    failed = [notice for notice in facts.notices("launchers/run-failed") if report_of(notice).code]
-    if notices := [notice for notice in failed if report_of(notice).code not in EXTERNAL] or failed:
-        first = report_of(notices[0])
-        named = {
-            "status": signals.status_words(first.exit_code or 0),
-            "node": first.node,
-            "others": len(failed) - 1,
-            "signal": first.signal,
-        }
-        yield Hit(notices, named, hosts={report_of(notice).node for notice in notices})
-
-
 def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
     """Find CUDA calls that failed because the process was already exiting, and the ranks that did not exit."""
     notices = [notice for notice in cuda.failed_calls(facts) if job_failure.is_shutting_down(notice.event)]
