@@ -12,8 +12,8 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   first ones, ``-1`` the last one.
 * ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
   are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``);
-  ``hosts`` likewise.
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``),
+  or ``none``: these, or those that made them, are ``concerned``. ``hosts`` likewise.
 * ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
@@ -71,7 +71,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, life, networks, remedies, transfers
+from nccl_inspect.judging import cuda, ends, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.evidence import kernel_log
@@ -101,6 +101,8 @@ FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(f
 DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
     "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
+    "kinds": lambda _, hit: hit.paths and sorted({kind.pair_class for kind in hit.paths.kinds if kind.pair_class}),
+    "against_nvlink": lambda facts, hit: hit.paths and impact.against_nvlink(hit.paths, facts.platform),
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
@@ -108,8 +110,9 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
-``cost`` of TCP, the type of the ``machine``, whether its GPUs are of ``AMD``, whether a line of a kernel has the
-``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
+``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
+whether its GPUs are of ``AMD``, whether a line of a kernel has the ``pid_of_rank`` of the job, and the code of a failed
+transfer over EFA."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -154,6 +157,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
+    "idle": lambda facts, *_: facts.idle_nvlink(),
     "paths": lambda facts, _, words: facts.paths(transport=words[0] if words else None),
     "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
     "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
@@ -166,8 +170,8 @@ and those to an ``unreachable`` one, imports of GPU memory that failed (``unshar
 ``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a kind
 (:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``), ``frames``
 with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
-``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
-``job`` has apart (``repeated``) have none."""
+``settings`` of these variables, ``paths`` over a transport, ``idle`` NVLink and the ``platform`` have fields, too;
+lines that the ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -178,6 +182,8 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
+    "finished": lambda facts, notices, _: ends.is_finished(facts, notices),
+    "early": lambda facts, notices, _: all(exceptions.came_up_below(facts, one) for one in notices),
     "caught": lambda facts, notices, _: all(exceptions.is_caught(facts, one) for one in notices),
     "single": lambda facts, *_: networks.has_no_pairs(facts),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
@@ -197,6 +203,7 @@ CONDITIONS: dict[str, Condition] = {
     "efa": lambda facts, *_: transfers.is_connected_over_efa(facts),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "local": lambda facts, *_: networks.is_on_one_host(facts),
+    "hardware": lambda facts, _, sure: facts.hardware in sure,
     "gpu": lambda facts, _, models: (
         facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
     ),
@@ -223,8 +230,9 @@ CONDITIONS: dict[str, Condition] = {
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
 initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on a ``gpu`` of these
-models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
-later, the program ``caught`` these exceptions, or each host has a ``single`` rank.
+models for certain, ``ended`` from outside or ``over`` in order, with all work ``finished``, whether ``google``'s plugin
+works, NCCL was ``used`` later, the program ``caught`` these exceptions, came up later (``early``), or each host has a
+``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
@@ -611,7 +619,9 @@ class _Page:
         named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
         if "ranks" in self._declared:
-            hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
+            ranks = ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split())
+            hit = hit.with_fields(ranks=ranks, hosts=hosts_in(hit.notices) or hosts_with(facts.job, ranks))
+            named["concerned"] = ranks
         if "hosts" in self._declared:
             stated = (_field(one, name) for one in hit.notices for name in self._declared["hosts"][0].split())
             hit = hit.with_fields(hosts={str(host) for host in stated if host} or None)

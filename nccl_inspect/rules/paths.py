@@ -50,24 +50,6 @@ def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
 
 
-def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
-    """Find pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
-    machine = facts.platform
-    on_all = machine is not None and bool(machine.nvlink and machine.p2p)
-    idle = facts.paths("intra").where(
-        lambda kind: kind.transport != "P2P" and (kind.pair_class.startswith("NV") if kind.pair_class else on_all)
-    )
-    if idle:
-        named = {
-            "kinds": sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}),
-            "cost": impact.against_nvlink(idle, machine),
-            "off": [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")],
-            "refused": facts.with_event(P2pRefused),
-            "from a list": facts.hardware == "likely",
-        }
-        yield Hit(named=named, paths=idle)
-
-
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find local pairs that could use P2P and do not: numbers and names of levels are in src/graph/paths.cc."""
     settings, local = disabling_settings(facts), facts.paths("intra")
@@ -106,7 +88,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
                 "reasons": [getattr(notice.event, "reason", "") for notice in refused],
                 "poor": poor,
                 "doubtful": not slow or not (poor or any(allowed)),
-                "from a list": facts.hardware == "likely",
             },
             ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
@@ -167,7 +148,7 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     """Return what is known of the links between these pairs: where they have NVLink, SHM is far slower."""
     machine, kinds = facts.platform, {kind.pair_class for kind in pairs.kinds if kind.pair_class}
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
-    named = {"kinds": sorted(kinds), "machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
+    named = {"machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
 
 

@@ -93,8 +93,8 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     asked = "\n".join(map("".join, conditions)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = (
-        "settings paths more account partial running effects who file lines costs steps idle doubtful cuda_code "
-        "cuda_file cuda_errors cuda_cause cuda_telling cuda_kernel cuda_fix cuda_try"
+        "settings paths more account partial running effects who file lines costs steps idle doubtful concerned "
+        "cuda_code cuda_file cuda_errors cuda_cause cuda_telling cuda_kernel cuda_fix cuda_try"
     )
     always = {*may_have.split(), *pages.DERIVED}
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
