@@ -749,7 +749,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({cite_line(ended[0].line)})" if ended else "",
             "others": others,
-            "groups": list_words(filter(None, others)),
+            "groups": list(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
             "began": account and account.kind == "call-unfinished",
             "spread": len(facts.hosts()) > 1,

@@ -27,7 +27,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.wording import fold_names, list_words, some_names
+from nccl_inspect.util.wording import fold_names, some_names
 
 _ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
 """Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
@@ -339,8 +339,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
     yield Hit(
         named={
-            "whole": some_names(sorted(whole)),
-            "several": "host" if len(whole) == 1 else "hosts",
+            "whole": whole,
             "lacking": ranks,
             "senders": only_senders,
             "side": hosts,
@@ -410,7 +409,6 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     named = {
         "chosen": settings,
         "shown": harmful or settings,
-        "sources": list_words(setting.source for setting in settings),
         "narrow": narrow,
         "unchecked": unchecked,
         "harmful": harmful,
