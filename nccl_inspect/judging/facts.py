@@ -283,6 +283,12 @@ def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
     return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
 
 
+def list_remaining(facts: Facts, notices: Iterable[Notice]) -> set[int]:
+    """Return the ranks that neither made one of these statements nor ended their work."""
+    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    return set(facts.job.ranks_seen) - ranks_in(notices) - ended
+
+
 def shares_ranks(job: Job) -> bool:
     """Return whether several processes have the same rank, each in its own communicator."""
     return job.rank_space == "communicator" and job.processes > len(job.ranks_seen)

@@ -82,6 +82,7 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_with,
     lines_of,
+    list_remaining,
     ranks_concerned,
     ranks_in,
 )
@@ -106,13 +107,14 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
+    "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
     "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
     "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
 ``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
-whether its GPUs are of ``AMD``, whether a line of a kernel has the ``pid_of_rank`` of the job, and the code of a failed
-transfer over EFA."""
+whether its GPUs are of ``AMD``, the ``remaining`` ranks that did not end, whether a line of a kernel has the
+``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -277,9 +279,10 @@ def _field(one: Thing, name: str) -> object:
     """Return a field of a statement, a setting or paths; None if there is no such field."""
     if not isinstance(one, Notice):
         return getattr(one, name, None)
+    is_own = name in ("level", "production")
     is_typed = one.event is not None and not isinstance(one.event, Quoted)
-    own = getattr(one.event, name, None) if is_typed else value(one, name)
-    return getattr(one, name) if own is None and name in ("level", "production") else own
+    given = getattr(one.event, name, None) if is_typed and not is_own else value(one, name)
+    return getattr(one, name) if given is None and is_own else given
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:

@@ -405,17 +405,6 @@ def _signal_words(notices: list[Notice]) -> str:
     return f"{name} from outside" if name else message_of(notices[0])
 
 
-def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
-    """Find CUDA calls that failed because the process was already exiting, and the ranks that did not exit."""
-    notices = [notice for notice in cuda.failed_calls(facts) if job_failure.is_shutting_down(notice.event)]
-    if not notices:
-        return
-    ending = ranks_in(notices)
-    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
-    left = set(facts.job.ranks_seen) - ending - ended
-    yield Hit(notices, named={"ending": ending, "left": left, "not all": left or not ending})
-
-
 _BY_TIME = ("ended", "gone")
 """Kinds of effects: a hanging job also reaches its time limit, which explains how it ended, not why it hung."""
 _OVERTIME = ("TIMEOUT", "DEADLINE")
