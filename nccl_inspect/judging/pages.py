@@ -231,10 +231,10 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on a ``gpu`` of these
-models for certain, ``ended`` from outside or ``over`` in order, with all work ``finished``, whether ``google``'s plugin
-works, NCCL was ``used`` later, the program ``caught`` these exceptions, came up later (``early``), or each host has a
-``single`` rank.
+initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on ``hardware`` that is
+certain or likely, on a ``gpu`` of these models for certain, ``ended`` from outside or ``over`` in order, with all work
+``finished``, whether ``google``'s plugin works, NCCL was ``used`` later, the program ``caught`` these exceptions, came
+up later (``early``), or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
@@ -641,7 +641,7 @@ class _Page:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
         head, *others = cases(self._block, self.rule.name)
         derived = {name: find(facts, hit) for name, find in DERIVED.items() if name in self._block}
-        if "{cuda_" in self._block:
+        if hit.notices and "{cuda_" in self._block:
             derived |= cuda.describe(facts, hit.notices)
         hit = hit.with_fields(named={name: given for name, given in derived.items() if given} | {**hit.named})
         fitting = [
