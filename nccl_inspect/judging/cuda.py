@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
 from nccl_inspect.judging import ends, exceptions, remedies
-from nccl_inspect.judging.facts import Facts, precedes
+from nccl_inspect.judging.facts import Facts, once, precedes
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
@@ -113,6 +113,7 @@ def is_launch(failure: Failure) -> bool:
     return failure.file is not None and failure.file.startswith(_LAUNCH)
 
 
+@once
 def failures(facts: Facts) -> list[Failure]:
     """Return failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
     calls = [(notice, notice.event) for notice in failed_calls(facts)]
@@ -199,13 +200,14 @@ def _is_of_connect(failure: Failure) -> bool:
     return code not in AT_START or file.startswith(("transport", "proxy", "channel"))
 
 
+@once
 def _find_pytorch_failures(facts: Facts) -> list[Notice]:
     """Find errors that PyTorch reports, except those of processes whose end has its own finding."""
     ended = ends.process_ends(facts)
     judged = {code_in(str(value(last, "error"))) for last in ends.last_words(facts, ended).values()}
     failed = []
     for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error", _PRINTED):
-        code = _read(facts, notice).code
+        code = _read(notice).code
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ended)
         is_fatal = (
@@ -221,20 +223,20 @@ def _find_pytorch_failures(facts: Facts) -> list[Notice]:
 def find_retold(facts: Facts) -> list[Notice]:
     """Return the exceptions of PyTorch with the same errors, which need no explanation of their own."""
     errors = {one.error for one in failures(facts)}
-    errors |= {_read(facts, notice).error for notice in _find_pytorch_failures(facts)}
+    errors |= {_read(notice).error for notice in _find_pytorch_failures(facts)}
     return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
 
 
-def _read(facts: Facts, notice: Notice) -> Failure:
-    """Return the failure in a statement of NCCL or another program, which names no file."""
+def _read(notice: Notice) -> Failure:
+    """Return the failure in a statement of another program, which names no file."""
     error = error_of(notice).removeprefix(ERROR)
-    stated = (one for one in failures(facts) if one.notice is notice)
-    return next(stated, None) or Failure(code_of_text(error), None, error, notice)
+    return Failure(code_of_text(error), None, error, notice)
 
 
 def describe(facts: Facts, notices: list[Notice]) -> dict[str, object]:
     """Return what pages say of failed calls: the first one decides the cause, and what to ``fix`` or ``try``."""
-    failed = [_read(facts, one) for one in notices if error_of(one)] or [_read(facts, notices[0])]
+    of_nccl = {id(one.notice): one for one in failures(facts)}
+    failed = [of_nccl.get(id(one)) or _read(one) for one in notices if error_of(one)] or [_read(notices[0])]
     code = failed[0].code
     known = _list_errors().get(code, {})
     return {
