@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
-from nccl_inspect.judging import remedies
-from nccl_inspect.judging.check import Hit
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging import ends, exceptions, remedies
+from nccl_inspect.judging.facts import Facts, once, precedes
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.records import Frozen
@@ -27,6 +26,9 @@ NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"  # what PyTorch says where the GPU has 
 OUT_OF_MEMORY, NOT_PERMITTED, PEERS_EXHAUSTED = 2, 800, 711
 NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
+_FABRIC = 802, 919
+_TELLING = (500, 704, 801)  # errors that are not the cause themselves, but say more than their location would
+_PRINTED = "frameworks/cuda-call-failed"  # programs that print it end
 NO_HOST_MEMORY = (1, 217, 801)  # its answers where shared host memory cannot be allocated or mapped
 
 
@@ -111,6 +113,7 @@ def is_launch(failure: Failure) -> bool:
     return failure.file is not None and failure.file.startswith(_LAUNCH)
 
 
+@once
 def failures(facts: Facts) -> list[Failure]:
     """Return failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
     calls = [(notice, notice.event) for notice in failed_calls(facts)]
@@ -168,28 +171,84 @@ def find_cause(code: int | None) -> str:
     return "unknown from this log; likely: driver, container or GPU"
 
 
-def find_fixes(code: int | None) -> dict[str, object]:
-    """Return the ``fix`` if the error is the cause, otherwise what to ``try``."""
+def find_calls(facts: Facts, kind: str) -> list[Notice]:
+    """Return the failed calls of a ``launch``, of a ``connect`` no more specific rule covers, or of ``unknown`` files.
+
+    Exceptions repeat failures without the file: where NCCL names none, those of PyTorch count.
+    """
+    failed = failures(facts)
+    if kind == "unknown":
+        known = [one.notice for one in failed if one.file is None and (_is_cause(one.code) or knows(one.code, "means"))]
+        return known or _find_pytorch_failures(facts)
+    return [one.notice for one in failed if (is_launch(one) if kind == "launch" else _is_of_connect(one))]
+
+
+def _is_cause(code: int | None) -> bool:
+    return knows(code, "kernel") or knows(code, "cause")
+
+
+def _is_of_connect(failure: Failure) -> bool:
+    code, file = failure.code, failure.file
+    if file is None or is_launch(failure) or code in (OUT_OF_MEMORY, PEERS_EXHAUSTED, *_FABRIC):
+        return False
+    if file.endswith("transport/p2p.cc"):
+        return code not in NOT_SHARED
+    if file.endswith("transport/shm.cc"):
+        return code not in NO_HOST_MEMORY
+    if file.endswith("transport/nvls.cc"):
+        return not is_of_fabric(failure)
+    return code not in AT_START or file.startswith(("transport", "proxy", "channel"))
+
+
+@once
+def _find_pytorch_failures(facts: Facts) -> list[Notice]:
+    """Find errors that PyTorch reports, except those of processes whose end has its own finding."""
+    ended = ends.process_ends(facts)
+    judged = {code_in(str(value(last, "error"))) for last in ends.last_words(facts, ended).values()}
+    failed = []
+    for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error", _PRINTED):
+        code = _read(notice).code
+        # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
+        is_judged = code in judged or any(precedes(end.begin, notice) for end in ended)
+        is_fatal = (
+            knows(code, "kernel")
+            or (knows(code, "cause") and notice.production != "torch/cuda-error")
+            or (code is not None and notice.production == _PRINTED)
+        )
+        if is_fatal and not is_judged and not exceptions.is_caught(facts, notice):
+            failed.append(notice)
+    return failed
+
+
+def find_retold(facts: Facts) -> list[Notice]:
+    """Return the exceptions of PyTorch with the same errors, which need no explanation of their own."""
+    errors = {one.error for one in failures(facts)}
+    errors |= {_read(notice).error for notice in _find_pytorch_failures(facts)}
+    return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
+
+
+def _read(notice: Notice) -> Failure:
+    """Return the failure in a statement of another program, which names no file."""
+    error = error_of(notice).removeprefix(ERROR)
+    return Failure(code_of_text(error), None, error, notice)
+
+
+def describe(facts: Facts, notices: list[Notice]) -> dict[str, object]:
+    """Return what pages say of failed calls: the first one decides the cause, and what to ``fix`` or ``try``."""
+    of_nccl = {id(one.notice): one for one in failures(facts)}
+    failed = [of_nccl.get(id(one)) or _read(one) for one in notices if error_of(one)] or [_read(notices[0])]
+    code = failed[0].code
     known = _list_errors().get(code, {})
-    is_cause = "cause" in known
-    return {"fix": list(known["fix"]) if is_cause else [], "try": [] if is_cause else list(known.get("try", ()))}
-
-
-def make_cuda_hit(facts: Facts, failed: list[Failure], known: Mapping[str, object] | None = None) -> Hit:
-    """Return the hit of some failed calls; the first one decides the cause."""
-    first = failed[0]
-    named = {
-        "file": first.file,
-        "errors": list(dict.fromkeys(f"'{one.error}'" + f" ({one.code})" * (one.code is not None) for one in failed)),
-        "cause": find_cause(first.code),
-        "kernel": knows(first.code, "kernel"),
-        "AMD": facts.is_rccl(),
-        **find_fixes(first.code),
-        **(known or {}),
+    return {
+        "cuda_code": code,
+        "cuda_file": failed[0].file,
+        "cuda_errors": list(dict.fromkeys(f"'{one.error}'" + f" ({one.code})" * bool(one.code) for one in failed)),
+        "cuda_cause": find_cause(code),
+        "cuda_telling": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
+        "cuda_kernel": "kernel" in known,
+        "cuda_fix": list(known.get("fix", ())),
+        "cuda_try": list(known.get("try", ())),
     }
-    # PyTorch's exceptions with the same errors need no explanation of their own.
-    retold = [one for one in facts.notices("torch/cuda-error") if value(one, "error") in {one.error for one in failed}]
-    return Hit([failure.notice for failure in failed], named, explains=retold)
 
 
 def find_unshared(facts: Facts) -> list[Notice]:

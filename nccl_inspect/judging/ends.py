@@ -14,7 +14,7 @@ from nccl_inspect.judging.statements import EXTERNAL, message_of, report_of, val
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_failure
+from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values, sort_by
 from nccl_inspect.util.records import Frozen
@@ -593,6 +593,13 @@ def has_ended(facts: Facts, notice: Notice) -> bool:
     if exceptions.is_caught(facts, notice):
         return False
     return is_proved(facts, notice) or is_last(facts, notice.evidence[-1])
+
+
+def is_finished(facts: Facts, notices: Iterable[Notice]) -> bool:
+    """Return whether all work was done: communicators may be aborted at the normal end, but also after a hang."""
+    is_sound = all(comm.state == "destroyed" for comm in usage.used_communicators(facts.job))
+    is_sound = is_sound or not any(exceptions.is_used_below(facts, notice) for notice in notices)
+    return is_sound and facts.is_over() and not process_ends(facts)
 
 
 def is_proved(facts: Facts, notice: Notice) -> bool:

@@ -108,6 +108,13 @@ class Facts:
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         return self.paths_with_hardware.where(lambda kind: all(getattr(kind, name) == value for name, value in asked))
 
+    def idle_nvlink(self) -> Selection:
+        """Return the pairs of a host that are known to have NVLink, by the topology or the platform, and use no P2P."""
+        on_all = "NV" if self.platform and self.platform.nvlink and self.platform.p2p else ""
+        return self.paths("intra").where(
+            lambda kind: kind.transport != "P2P" and (kind.pair_class or on_all).startswith("NV")
+        )
+
     def no_paths(self) -> Selection:
         """Return an empty selection of paths."""
         return Selection(self.paths_with_hardware.table, ())
@@ -285,6 +292,12 @@ def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
 def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
     """Return the hosts that have some of these ranks."""
     return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
+
+
+def list_remaining(facts: Facts, notices: Iterable[Notice]) -> set[int]:
+    """Return the ranks that neither made one of these statements nor ended their work."""
+    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    return set(facts.job.ranks_seen) - ranks_in(notices) - ended
 
 
 def shares_ranks(job: Job) -> bool:

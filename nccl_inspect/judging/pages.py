@@ -12,7 +12,9 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   first ones, ``-1`` the last one.
 * ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
   are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``).
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``),
+  or ``none``: these, or those that made them, are ``concerned``. ``hosts`` likewise.
+* ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
   silent.
@@ -35,12 +37,12 @@ VALUE`` is a case of one line. Of the cases that hold, the first that has a key 
 value in the first statement that has one, ``{all FIELD}`` for its values, ``{count NOUN}`` for the number of
 statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
 about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
-what these say. A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count
-NOUN}`` for its number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes.
-Of settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
-they are and where they come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if
-that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for a step for
-each of its values.
+what these say, and ``cuda_…`` what :func:`~nccl_inspect.judging.cuda.describe` knows of failed calls of CUDA. A value
+may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its number
+with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes. Of settings, ``{settings
+unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they
+come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
+empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
 It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
@@ -69,9 +71,10 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, life, networks, remedies, transfers
+from nccl_inspect.judging import cuda, ends, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
+from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import (
     as_shell,
     evidence_of_settings,
@@ -79,6 +82,7 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_with,
     lines_of,
+    list_remaining,
     ranks_concerned,
     ranks_in,
 )
@@ -98,12 +102,19 @@ FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(f
 DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
     "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
+    "kinds": lambda _, hit: hit.paths and sorted({kind.pair_class for kind in hit.paths.kinds if kind.pair_class}),
+    "against_nvlink": lambda facts, hit: hit.paths and impact.against_nvlink(hit.paths, facts.platform),
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
+    "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
+    "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
+    "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
-``cost`` of TCP, the type of the ``machine``, and whether its GPUs are of ``AMD``."""
+``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
+whether its GPUs are of ``AMD``, the ``remaining`` ranks that did not end, whether a line of a kernel has the
+``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -138,12 +149,17 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "plugin": lambda facts, _, words: facts.plugin(*words),
     "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
     "transfers": lambda facts, *_: [] if transfers.efa_completions(facts) else facts.with_role("efa-completion"),
+    "failures": lambda facts, *_: transfers.failed_by_cause(facts),
+    "unreachable": lambda facts, *_: transfers.find_unreachable(facts),
     "unshared": lambda facts, *_: cuda.find_unshared(facts),
     "cuda": lambda facts, _, words: cuda.failed_with(facts, words),
+    "calls": lambda facts, _, kinds: cuda.find_calls(facts, kinds[0]),
+    "retold": lambda facts, *_: cuda.find_retold(facts),
     "result": lambda facts, _, codes: exceptions.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
     "frames": lambda facts, _, words: exceptions.frames(facts, int(words[0]), tuple(words[1:])),
+    "idle": lambda facts, *_: facts.idle_nvlink(),
     "paths": lambda facts, _, words: facts.paths(transport=words[0] if words else None),
     "job": lambda facts, _, words: list(getattr(facts.job, words[0])),
     "platform": lambda facts, *_: [facts.platform] if facts.platform else [],
@@ -151,11 +167,13 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
-failed ``transfers`` of aws-ofi-nccl over providers other than efa, imports of GPU memory that failed (``unshared``),
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, maybe in some files only, ``frames``
+failed ``transfers`` of aws-ofi-nccl over providers other than efa, its ``failures`` over efa but those of a lost peer,
+and those to an ``unreachable`` one, imports of GPU memory that failed (``unshared``), those with an ``event``, calls of
+``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a kind
+(:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``), ``frames``
 with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
-``settings`` of these variables, ``paths`` over a transport and the ``platform`` have fields, too; lines that the
-``job`` has apart (``repeated``) have none."""
+``settings`` of these variables, ``paths`` over a transport, ``idle`` NVLink and the ``platform`` have fields, too;
+lines that the ``job`` has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -166,6 +184,8 @@ CONDITIONS: dict[str, Condition] = {
     "connected": lambda facts, *_: bool(facts.job.paths),
     "ended": lambda facts, *_: bool(facts.job.ended_by),
     "over": lambda facts, *_: facts.is_over(),
+    "finished": lambda facts, notices, _: ends.is_finished(facts, notices),
+    "early": lambda facts, notices, _: all(exceptions.came_up_below(facts, one) for one in notices),
     "caught": lambda facts, notices, _: all(exceptions.is_caught(facts, one) for one in notices),
     "single": lambda facts, *_: facts.has_no_pairs(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
@@ -182,13 +202,18 @@ CONDITIONS: dict[str, Condition] = {
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
+    "efa": lambda facts, *_: transfers.is_connected_over_efa(facts),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "local": lambda facts, *_: networks.is_on_one_host(facts),
+    "hardware": lambda facts, _, sure: facts.hardware in sure,
     "gpu": lambda facts, _, models: (
         facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
     ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
+    "sole": lambda facts, notices, _: all(
+        is_propagated_error(error) or any(error is one for one in notices) for error in facts.errors(forced_ends=False)
+    ),
     "alone": lambda facts, notices, _: all(
         error.level != "WARN" or any(error is one for one in notices) for error in facts.errors()
     ),
@@ -206,15 +231,16 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on a ``gpu`` of these models for
-certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used`` later, the
-program ``caught`` these exceptions, or each host has a ``single`` rank.
+initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on ``hardware`` that is
+certain or likely, on a ``gpu`` of these models for certain, ``ended`` from outside or ``over`` in order, with all work
+``finished``, whether ``google``'s plugin works, NCCL was ``used`` later, the program ``caught`` these exceptions, came
+up later (``early``), or each host has a ``single`` rank.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
-Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that
-is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no
-other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
-``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
-``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
+of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
+error is a warning (``alone``), or there is none (``sole``), one is of these productions (``with``), all are (``only``),
+or one is ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether
+one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:
@@ -243,7 +269,7 @@ def _has(one: Thing, fields: str) -> bool:
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
         own = _field(one, name.removesuffix("!"))
-        text = "" if own is None else str(own)
+        text = "" if own is None or own == [] else str(own)
         if (text in given.split("¦")) is name.endswith("!") if equals else not text:
             return False
     return True
@@ -253,9 +279,10 @@ def _field(one: Thing, name: str) -> object:
     """Return a field of a statement, a setting or paths; None if there is no such field."""
     if not isinstance(one, Notice):
         return getattr(one, name, None)
+    is_own = name in ("level", "production")
     is_typed = one.event is not None and not isinstance(one.event, Quoted)
-    own = getattr(one.event, name, None) if is_typed else value(one, name)
-    return getattr(one, name) if own is None and name in ("level", "production") else own
+    given = getattr(one.event, name, None) if is_typed and not is_own else value(one, name)
+    return getattr(one, name) if given is None and is_own else given
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
@@ -389,7 +416,7 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "check")
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "explains", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
@@ -587,25 +614,35 @@ class _Page:
     def _look_beside(self, facts: Facts, hit: Hit) -> Hit:
         """Return what the page is about, with what it shows beside it, and what it knows."""
         lines = [*(hit.evidence or ())]
-        stated = self._declared.get("beside", [])
-        known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
+        shown = self._declared.get("beside", [])
+        known = [entry.rpartition(" = ") for entry in (*shown, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
-        beside = _sort([hit.notices, *(some for _, some in values[: len(stated)])])
+        beside = _sort([hit.notices, *(some for _, some in values[: len(shown)])])
         paths = hit.paths or beside.paths
         named: dict[str, object] = {"more": [*hit.notices, *lines][1:], "lines": lines}
         named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
         if "ranks" in self._declared:
-            hit = hit.with_fields(ranks=ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split()))
+            ranks = ranks_concerned(facts, hit.notices, *self._declared["ranks"][0].split())
+            hit = hit.with_fields(ranks=ranks, hosts=hosts_in(hit.notices) or hosts_with(facts.job, ranks))
+            named["concerned"] = ranks
+        if "hosts" in self._declared:
+            stated = (_field(one, name) for one in hit.notices for name in self._declared["hosts"][0].split())
+            hit = hit.with_fields(hosts={str(host) for host in stated if host} or None)
         if beside.settings or beside.evidence:
             named |= {"settings": hit.settings or beside.settings}
-            shown = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
-            hit = hit.with_fields(evidence=[*shown, *hit.settings, *beside.settings, *(beside.evidence or ())])
-        return hit.with_fields(notices=beside.notices, named=named, paths=paths)
+            quoted = [*(paths.first_lines()[:3] if paths else ()), *beside.notices]
+            hit = hit.with_fields(evidence=[*quoted, *hit.settings, *beside.settings, *(beside.evidence or ())])
+        explained = chain.from_iterable(
+            find_things(self.rule.name, facts, one) for one in self._declared.get("explains", ())
+        )
+        return hit.with_fields(notices=beside.notices, named=named, paths=paths, explains=list(explained))
 
     def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
         """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
         head, *others = cases(self._block, self.rule.name)
         derived = {name: find(facts, hit) for name, find in DERIVED.items() if name in self._block}
+        if hit.notices and "{cuda_" in self._block:
+            derived |= cuda.describe(facts, hit.notices)
         hit = hit.with_fields(named={name: given for name, given in derived.items() if given} | {**hit.named})
         fitting = [
             case
@@ -749,10 +786,10 @@ def render_page(text: str, rule: Rule) -> str:
     sections.setdefault("What to do", "\n\n".join(_advice(says)))
     if lacking := [name for name in _SECTIONS if name not in sections]:
         raise PageError(f"{_file(rule.name)}: no section '## {lacking[0]}'")
-    if lead.count("\n") < 4:  # the title only
-        lead = f"{lead.strip()}\n\n{rule.title}.\n"
     sections = {name: sections[name] for name in _SECTIONS} | {"Examples": "\n\n".join(_examples(examples))}
-    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{text}" for name, text in sections.items()), ""))
+    return "\n".join(
+        (lead.strip(), f"\n{rule.title}.", *(f"\n## {name}\n\n{text}" for name, text in sections.items()), "")
+    )
 
 
 def _examples(block: str) -> Iterator[str]:

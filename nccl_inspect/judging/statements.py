@@ -128,8 +128,9 @@ def message_of(notice: Notice) -> str:
 
 
 def find_text(notice: Notice) -> str:
-    """Return what a line of another program says, without its place in the source and what C++ puts in front."""
-    return str(value(notice, "text") or message_of(notice)).strip().removeprefix("what():").strip()
+    """Return what a line of another program says, but its place in the source and what is always in front."""
+    text = str(value(notice, "text") or message_of(notice)).strip()
+    return text.removeprefix("what():").removeprefix("NET/OFI").strip()
 
 
 def rank_prefix(notice: Notice) -> int | None:

@@ -98,6 +98,7 @@ EFA_UNRESPONSIVE = 13
 _HOST_UNREACHABLE = 113
 _GONE = (1, 8, 9, EFA_UNRESPONSIVE, 14, EFA_UNREACHABLE, 4124, 4126, 4127)
 """Codes of EFA that mean that the process or the machine at the other end is gone."""
+_KNOWN = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)  # those whose cause is known
 
 
 def efa_completions(facts: Facts) -> list[Notice]:
@@ -133,6 +134,13 @@ def unreachable_peers(facts: Facts) -> list[Notice]:
     return unanswered
 
 
+def find_unreachable(facts: Facts) -> list[Notice]:
+    """Return failed transfers to peers that never answered; before 1.16, libfabric prints one text for all reasons."""
+    failed = efa_completions(facts) if never_connected(facts) else []
+    is_vague = all(efa_code(notice) is None and value(notice, "error") == "unknown error" for notice in failed)
+    return unreachable_peers(facts) or (failed if is_vague else [])
+
+
 def never_connected(facts: Facts) -> bool:
     """Return whether the log shows that a communicator started to connect and did not finish."""
     return not is_connected_over_efa(facts) and any(comm.unconnected for comm in facts.job.communicators)
@@ -150,6 +158,12 @@ def lost_peers(facts: Facts) -> list[Notice]:
     if unreachable_peers(facts) or not all(map(is_peer_gone, failed)):
         return []
     return [*failed, *facts.with_role("beside-completion")] if failed else []
+
+
+def failed_by_cause(facts: Facts) -> list[Notice]:
+    """Return failed transfers with other codes than those of a lost peer, first those whose cause is known."""
+    failed = [notice for notice in efa_completions(facts) if not is_peer_gone(notice)]
+    return sorted(failed, key=lambda notice: efa_code(notice) not in _KNOWN)
 
 
 def is_peer_gone(notice: Notice) -> bool:

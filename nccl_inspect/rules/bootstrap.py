@@ -17,7 +17,7 @@ from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import list_words, ranks_word, some_names
+from nccl_inspect.util.wording import list_words, some_names
 
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
@@ -140,7 +140,7 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
         "used": words,
         "other": good.pop() if len(good) == 1 else "",
         "shared_address": address,
-        "hosts": some_names(sorted(hosts)),
+        "hosts": hosts,
         "loops": any(networks.is_loopback(transfers.peer(notice).partition("<")[0]) for notice in failed if lost),
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
         "link-local": not used or any(one.is_link_local for one in used),
@@ -235,7 +235,7 @@ def communicator_id_stale(facts: Facts) -> Iterator[Hit]:
         if comm.reused_id and not (comm.completed or comm.connected):
             new = others.difference(comm.started)
             sure = "certain" if new or 0 not in comm.started else "possible"  # it may be a fixed id that is not printed
-            named = {"who": ranks_word(comm.started), "id": comm.reused_id, "others": ranks_word(new) if new else ""}
+            named = {"who": {*comm.started}, "id": comm.reused_id, "others": new}
             yield Hit(named=named, ranks=comm.started, hosts=comm.hosts, evidence=comm.evidence, confidence=sure)
 
 
@@ -304,7 +304,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(
             errors,
             {
-                "missing": ranks_word(missing) if missing else "",
+                "missing": missing,
                 "begun": begins,
                 "keys": keys,
                 "of NCCL": len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys),
@@ -361,7 +361,7 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             (usual, number), *_ = Counter(counts.values()).most_common(1)
             odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
-        yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
+        yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=())
 
 
 def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:

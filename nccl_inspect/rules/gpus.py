@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
-from nccl_inspect.judging.cuda import AT_START, make_cuda_hit
-from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_ends
+from nccl_inspect.judging.cuda import AT_START
+from nccl_inspect.judging.ends import has_ended, is_proved
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
+from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of, rank_prefix
 from nccl_inspect.model.versions import order
@@ -20,76 +20,6 @@ from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
-
-_TELLING = (500, 704, 801)  # errors that are not the cause themselves, but say more than their location would
-_PRINTED = "frameworks/cuda-call-failed"  # programs that print it end
-
-
-def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failures without a source file, as exceptions repeat them, by CUDA's message."""
-    without_file = [one for one in cuda.failures(facts) if one.file is None]
-    of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.knows(one.code, "means")]
-    if failed := of_nccl or _find_pytorch_failures(facts):
-        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == 710 else []
-        named = {
-            "PyTorch": not of_nccl,
-            "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
-            "assertion": value(asserted[0], "assertion") if asserted else "",
-            "function": value(asserted[0], "function") if asserted else "",
-        }
-        hit = make_cuda_hit(facts, failed, named)
-        yield hit.with_fields(evidence=[*asserted, *hit.notices])
-
-
-def _is_cause(code: int | None) -> bool:
-    return cuda.knows(code, "kernel") or cuda.knows(code, "cause")
-
-
-def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
-    """Find errors that PyTorch reports, except those of processes whose end has its own finding."""
-    ends = process_ends(facts)
-    judged = {cuda.code_in(str(value(last, "error"))) for last in last_words(facts, ends).values()}
-    failed = []
-    for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error", _PRINTED):
-        if exceptions.is_caught(facts, notice):
-            continue
-        error = str(value(notice, "error")).removeprefix(cuda.ERROR)
-        code = cuda.code_of_text(error)
-        # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
-        is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
-        is_fatal = (
-            cuda.knows(code, "kernel")
-            or (cuda.knows(code, "cause") and notice.production != "torch/cuda-error")
-            or (code is not None and notice.production == _PRINTED)
-        )
-        if is_fatal and not is_judged:
-            failed.append(cuda.Failure(code, None, error, notice))
-    return failed
-
-
-_FABRIC, _NO_SUCH_GPU = (802, 919), 101
-
-
-def cuda_failure(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
-    """Find failed calls of a ``launch``, or those of a ``connect`` that no more specific rule covers."""
-    is_meant = cuda.is_launch if "launch" in kinds else _is_of_connect
-    if failed := list(filter(is_meant, cuda.failures(facts))):
-        is_hidden = failed[0].code == _NO_SUCH_GPU and str(failed[0].file).endswith("transport/p2p.cc")
-        yield make_cuda_hit(facts, failed, {"hidden": is_hidden})
-
-
-def _is_of_connect(failure: cuda.Failure) -> bool:
-    code, file = failure.code, failure.file
-    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, cuda.PEERS_EXHAUSTED, *_FABRIC):
-        return False
-    if file.endswith("transport/p2p.cc"):
-        return code not in cuda.NOT_SHARED
-    if file.endswith("transport/shm.cc"):
-        return code not in cuda.NO_HOST_MEMORY
-    if file.endswith("transport/nvls.cc"):
-        return not cuda.is_of_fabric(failure)
-    return code not in AT_START or file.startswith(("transport", "proxy", "channel"))
-
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
 from nccl_inspect.judging import at_end, check, exceptions, watchdog
-from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
@@ -749,7 +749,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({cite_line(ended[0].line)})" if ended else "",
             "others": others,
-            "groups": list_words(filter(None, others)),
+            "groups": list(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
             "began": account and account.kind == "call-unfinished",
             "cut off": account and account.kind == "cut-off",
@@ -777,25 +777,3 @@ def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | No
     numbers = {wait.member for wait in own if wait.member is not None}
     few = set(range(max(numbers, default=0))) - numbers
     return {"few": capitalize(ranks_word(few)) if few and len(few) < len(numbers) else ""}
-
-
-def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the messages of the thread that monitors the watchdog, unless its process continues."""
-    notices = facts.errors_of_rule("watchdog-stuck")
-    survived = [notice for notice in notices if exceptions.came_up_below(facts, notice)]
-    yield Effects(survived)
-    stuck = [notice for notice in notices if notice not in survived]
-    if not stuck:
-        return
-    # Communicators may be aborted at the normal end, but also after a hang.
-    is_over = facts.is_over() and not process_ends(facts)
-    if any(comm.state != "destroyed" for comm in usage.used_communicators(facts.job)):
-        is_over = is_over and not any(exceptions.is_used_below(facts, notice) for notice in stuck)
-    ranks = {rank for notice in stuck if (rank := rank_prefix(notice)) is not None}
-    seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), "")
-    yield Hit(
-        stuck,
-        named={"ranks": ranks, "seconds": seconds, "over": is_over, "harmless": is_over and not facts.job.failed},
-        ranks=ranks,
-        hosts=hosts_with(facts.job, ranks),
-    )

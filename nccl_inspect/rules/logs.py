@@ -7,11 +7,10 @@ from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import Event, is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import at_end, cuda, life
+from nccl_inspect.judging import at_end, life
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.judging.impact import Estimate, cite
-from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.inventory import Measured
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import ANY, STATEMENTS
@@ -272,22 +271,6 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
                 ranks=[] if rank is None else [rank],
                 evidence=[timing.evidence] if timing.evidence else [],
             )
-
-
-_ENDS = (
-    *("nccl-tests/test-nccl-failure", "nccl-tests/test-cuda-failure"),
-    *("nccl-tests/test-timeout", "nccl-tests/test-too-few-gpus"),
-)
-
-
-def nccl_tests_failed(facts: Facts) -> Iterator[Hit]:
-    """Find the test's last lines, where the log has no error of NCCL or the machine."""
-    notices = facts.notices(*_ENDS)
-    errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
-    if notices and all(error.production in _ENDS for error in errors):
-        code = cuda.code_of_text(str(value(notices[0], "error")))
-        named = {"cause": cuda.find_cause(code), "out of memory": code == cuda.OUT_OF_MEMORY}
-        yield Hit(notices, named | cuda.find_fixes(code))
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:

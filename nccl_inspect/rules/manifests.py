@@ -18,7 +18,6 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -83,8 +82,7 @@ def _hit(
     is_docker = cases[0].is_docker
     pods = dict.fromkeys(case.pod.label for case in cases)
     what = {case.container.name for case in cases if not case.is_docker and case.container.name}
-    container = f" (container {what.pop()})" if len(what) == 1 else ""
-    both = {"pods": list_words(pods, limit=3) + container, "one": len(pods) == 1, "docker": is_docker}
+    both = {"pods": list(pods), "container": what.pop() if len(what) == 1 else "", "docker": is_docker}
     both |= {"steps": [] if is_docker else list(steps)}
     return Hit(named={**both, **named}, evidence=lines, effects=effects, cases=cases)
 

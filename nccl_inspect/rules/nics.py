@@ -669,7 +669,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     named = {
         "common": " and ".join(common),
         "several": len(notices) > 1,
-        "silent": list_words(silent),
+        "silent": silent,
         "chosen": chosen,
         "survived": not (failed or lost),
         "refused by others": facts.completions(*transfers.OTHER_ROOTS),

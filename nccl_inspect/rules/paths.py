@@ -27,7 +27,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.wording import fold_names, list_words, some_names
+from nccl_inspect.util.wording import fold_names, some_names
 
 _ALLOWED_BY = {**dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)), **dict.fromkeys(("PIX", "1"), ("NV", "PIX"))}
 """Levels below NCCL's own choice, PXB, with the classes of pairs that they allow to use P2P."""
@@ -48,24 +48,6 @@ def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
     levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
     return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
-
-
-def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
-    """Find pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
-    machine = facts.platform
-    on_all = machine is not None and bool(machine.nvlink and machine.p2p)
-    idle = facts.paths("intra").where(
-        lambda kind: kind.transport != "P2P" and (kind.pair_class.startswith("NV") if kind.pair_class else on_all)
-    )
-    if idle:
-        named = {
-            "kinds": sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}),
-            "cost": impact.against_nvlink(idle, machine),
-            "off": [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")],
-            "refused": facts.with_event(P2pRefused),
-            "from a list": facts.hardware == "likely",
-        }
-        yield Hit(named=named, paths=idle)
 
 
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -101,7 +83,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
                 "reasons": [getattr(notice.event, "reason", "") for notice in refused],
                 "poor": poor,
                 "doubtful": not slow or not (poor or any(allowed)),
-                "from a list": facts.hardware == "likely",
             },
             ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
@@ -162,7 +143,7 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     """Return what is known of the links between these pairs: where they have NVLink, SHM is far slower."""
     machine, kinds = facts.platform, {kind.pair_class for kind in pairs.kinds if kind.pair_class}
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
-    named = {"kinds": sorted(kinds), "machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
+    named = {"machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
 
 
@@ -353,8 +334,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
     yield Hit(
         named={
-            "whole": some_names(sorted(whole)),
-            "several": "host" if len(whole) == 1 else "hosts",
+            "whole": whole,
             "lacking": ranks,
             "senders": only_senders,
             "side": hosts,
@@ -424,7 +404,6 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     named = {
         "chosen": settings,
         "shown": harmful or settings,
-        "sources": list_words(setting.source for setting in settings),
         "narrow": narrow,
         "unchecked": unchecked,
         "harmful": harmful,

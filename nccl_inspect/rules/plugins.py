@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
-from nccl_inspect.judging import exceptions, networks, transfers
+from nccl_inspect.judging import exceptions, networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.statements import message_of
@@ -104,27 +104,6 @@ def _is_not_sought(facts: Facts) -> bool:
         return False
     searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
     return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
-
-
-def efa_completion_error(facts: Facts) -> Iterator[Hit]:
-    """Find codes other than those of a lost peer, which are echoes of peer-death; else the lines around them."""
-    failed = [notice for notice in transfers.efa_completions(facts) if not transfers.is_peer_gone(notice)]
-    if failed:
-        known = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)  # codes whose cause is known
-        specific = [notice for notice in failed if transfers.efa_code(notice) in known]
-        failed.sort(key=lambda one: one not in specific)
-        code = transfers.efa_code(failed[0])
-        named = {
-            "code": "" if code is None else str(code),
-            "specific": specific,
-            "zero-copy": code == 4125,
-        }
-        yield Hit(failed, named, evidence=specific or failed)
-        return
-    notices = facts.with_role("beside-completion")
-    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
-    if notices and not facts.with_role("efa-completion") and (not providers or "efa" in providers):
-        yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
 
 
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
@@ -230,32 +209,6 @@ def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
         for process, last in zip(notice.processes, notice.until, strict=True):
             last_lines[process] = max(last, last_lines.get(process, 0))
     return all(last.order <= last_lines.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
-
-
-def efa_security_group(facts: Facts) -> Iterator[Hit]:
-    """Find failures of the first transfers, or addresses of peers that the device rejects.
-
-    Failures after connections were made mean that the peer is gone. Before 1.16, libfabric prints the same text for all
-    reasons.
-    """
-    rejected, apart = facts.errors_of_rule("efa-security-group"), transfers.never_connected(facts)
-    unexplained = transfers.efa_completions(facts) if apart else []
-    failed = transfers.unreachable_peers(facts) or (unexplained if all(map(_is_unknown, unexplained)) else [])
-    if failed:
-        banner = facts.notices("aws-ofi-nccl/ofi-security-group-banner")
-        banner = [notice for notice in banner if "security group" in notice.message]
-        named = {
-            "banner": banner,
-            "unknown": any(map(_is_unknown, failed)),
-            "unreachable": apart and transfers.efa_code(failed[0]) == transfers.EFA_UNREACHABLE,
-        }
-        yield Hit(failed, named, evidence=[*failed[:3], *banner[:1]])
-    elif rejected and not transfers.is_connected_over_efa(facts):
-        yield Hit(rejected, {"rejected": rejected[0].message.removeprefix("NET/OFI ")})
-
-
-def _is_unknown(notice: Notice) -> bool:
-    return transfers.efa_code(notice) is None and value(notice, "error") == "unknown error"
 
 
 _SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"

@@ -199,7 +199,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "suspected": suspected,
             "mute": suspected & without_output(facts),
             "barrier": exceptions.absent_ranks(facts),
-            "own": ranks_word(first.ranks) if first.ranks else "",
+            "own": {*first.ranks},
             "begin": cite_line(first.begin.evidence[0]),
             "cut off": first.trace and first.trace.is_cut_off,
             "place": cite_line(first.notice.evidence[0]),
@@ -310,7 +310,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
             "left": left.has_left,
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
-            "peers": list_words(silence.peers_lost(echoes)),
+            "peers": list(silence.peers_lost(echoes)),
             "absent": absent,
             "possible": possible,
             "candidates": ranges(left.candidates) if candidates else "",
@@ -407,40 +407,6 @@ def _signal_words(notices: list[Notice]) -> str:
     number = signals.number(str(given))
     name = given if number is None else signals.name(abs(signals.exit_code(number)))
     return f"{name} from outside" if name else message_of(notices[0])
-
-
-def process_crashed(facts: Facts) -> Iterator[Hit]:
-    """Find kernel lines, which may be older than the job, and whether a rank has a pid in them, as none has in pods."""
-    crashes = facts.errors_of_rule("process-crashed")
-    sure = {value(notice, "pid") for notice in crashes if kernel_log.confidence(facts, notice) != "possible"}
-    is_rank = any(last.process.pid in sure for last in facts.job.last_lines if last.ranks)
-    if crashes:
-        yield Hit(crashes, {"words": message_of(crashes[0]).strip(), "a rank": is_rank})
-
-
-def command_failed(facts: Facts) -> Iterator[Hit]:
-    """Find exit statuses; of several commands, those that a launcher ended are victims of the others."""
-    failed = [notice for notice in facts.notices("launchers/run-failed") if report_of(notice).code]
-    if notices := [notice for notice in failed if report_of(notice).code not in EXTERNAL] or failed:
-        first = report_of(notices[0])
-        named = {
-            "status": signals.status_words(first.exit_code or 0),
-            "node": first.node,
-            "others": len(failed) - 1,
-            "signal": first.signal,
-        }
-        yield Hit(notices, named, hosts={report_of(notice).node for notice in notices})
-
-
-def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
-    """Find CUDA calls that failed because the process was already exiting, and the ranks that did not exit."""
-    notices = [notice for notice in cuda.failed_calls(facts) if job_failure.is_shutting_down(notice.event)]
-    if not notices:
-        return
-    ending = ranks_in(notices)
-    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
-    left = set(facts.job.ranks_seen) - ending - ended
-    yield Hit(notices, named={"ending": ending, "left": left, "not all": left or not ending})
 
 
 _BY_TIME = ("ended", "gone")

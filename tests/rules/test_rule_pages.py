@@ -93,15 +93,15 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     asked = "\n".join(map("".join, conditions)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = (
-        "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel "
-        "idle doubtful"
+        "settings paths more account partial running effects who file lines costs steps idle doubtful concerned "
+        "cuda_code cuda_file cuda_errors cuda_cause cuda_telling cuda_kernel cuda_fix cuda_try"
     )
     always = {*may_have.split(), *pages.DERIVED}
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"no field of a statement, and nothing that the module finds out: '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
-    sources = re.findall(r"^(?:about|beside|known): (?:\w[\w ]* = )?(?:-?\d+ )?([^#\n]*)", block, re.MULTILINE)
+    sources = re.findall(r"^(?:about|beside|known|explains): (?:\w[\w ]* = )?(?:-?\d+ )?([^#\n]*)", block, re.MULTILINE)
     for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
         word, *rest = re.split(" where | saying | not saying ", about)[0].split()
         if word not in pages.SOURCES and not {word, *rest} <= PRODUCTIONS:

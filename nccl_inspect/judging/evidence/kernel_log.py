@@ -54,6 +54,12 @@ def confidence(facts: Facts, notice: Notice) -> str:
     return "likely" if is_own or is_now or is_gpu else "possible"
 
 
+def names_rank(facts: Facts, notices: Iterable[Notice]) -> bool:
+    """Return whether a line that is surely about this job has the pid of a rank, as none has in pods."""
+    sure = {value(notice, "pid") for notice in notices if confidence(facts, notice) != "possible"}
+    return any(last.process.pid in sure for last in facts.job.last_lines if last.ranks)
+
+
 def is_near(line: str, other: str) -> bool | None:
     """Return whether two lines were printed within a day of each other, in any year; None if one has no date."""
     matches = filter(None, map(_STAMP.match, (line, other)))
