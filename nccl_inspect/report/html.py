@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
@@ -204,19 +204,24 @@ PHASES = (  # from, to, the class of the bar, and what happens there
 MARKS = ("first", "started", "completed", "connected", "ended")
 
 
-_MAX_PLOTS, _LABELS = 6, 8
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
+_MAX_PLOTS, LABELS = 6, 8
+LEFT, RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210  # of a plot
+
+
+def draw_scale(most: float) -> tuple[Callable[[float], float], list[float]]:
+    """Return what gives the height of a number in a plot, and the numbers on its scale."""
+    step = 10 ** math.floor(math.log10(most / 2))
+    step *= 5 if most / step > 2 * LABELS else 2 if most / step > LABELS else 1
+    scale = [number * step for number in range(int(most / step) + 1)]
+    return lambda number: round(_BOTTOM - number / most * (_BOTTOM - _TOP), 1), scale
 
 
 def _make_plot(entry: Measured) -> dict[str, Any]:
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
-    most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
+    scale_rate, scale = draw_scale(max(entry.expected_high or 0, entry.measured_gbps) * 1.05)
 
     def scale_size(size: int) -> float:
-        return round(_LEFT + (math.log2(size) - first) / (last - first) * (_RIGHT - _LEFT), 1)
-
-    def scale_rate(gbps: float) -> float:
-        return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
+        return round(LEFT + (math.log2(size) - first) / (last - first) * (RIGHT - LEFT), 1)
 
     points = []
     for row in entry.sizes:
@@ -226,9 +231,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     if entry.expected_low and entry.expected_high:
         top = scale_rate(entry.expected_high)
         band = top, round(scale_rate(entry.expected_low) - top, 1) or 1
-    step = 10 ** math.floor(math.log10(most / 2))
-    step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
-    every = max(1, -(-len(entry.sizes) // _LABELS))
+    every = max(1, -(-len(entry.sizes) // LABELS))
     source = entry.expected_source or ""
     return {
         "caption": bandwidth.describe_measurement(entry),
@@ -236,7 +239,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
         "line": " ".join(f"{x},{y}" for x, y, *_ in points),
         "points": points,
         "band": band,
-        "rates": [(scale_rate(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        "rates": [(scale_rate(number), f"{number:g}") for number in scale],
         "sizes": [(scale_size(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
         "source": source if source.startswith("http") else "",  # the page that states what is expected
     }

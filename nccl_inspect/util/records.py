@@ -17,10 +17,16 @@ from functools import cache
 from inspect import get_annotations, signature
 from typing import TYPE_CHECKING, Any, Self, cast, dataclass_transform
 
+
+def column(head: str, **how: Any) -> Any:
+    """Return a field that tables for people show: its metadata are the head of the column, and how it is fitted."""
+    return field(metadata={"head": head, **how})
+
+
 _FEW = 100  # objects of a class that take less time to make without a constructor of its own than to generate it
 
 
-@dataclass_transform(field_specifiers=(field,))
+@dataclass_transform(field_specifiers=(field, column))
 class _Kind(type):
     """The type of a dataclass: each field has a slot instead of a default in the body of the class."""
 
@@ -55,12 +61,12 @@ class _Kind(type):
         return made
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@dataclass_transform(frozen_default=True, field_specifiers=(field, column))
 class _FrozenKind(_Kind):
     """The type of a dataclass that never changes."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, column))
 class _NamedKind(_FrozenKind):  # type: ignore[misc]  # no dataclass itself
     """The type of a dataclass whose fields are given by name, as far as type checkers and ``signature`` know."""
 
