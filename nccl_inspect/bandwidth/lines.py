@@ -57,12 +57,7 @@ _SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a t
 
 
 def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a block that may belong to results, with their places from 0.
-
-    Args:
-        text: the lines, with a line end between each two.
-        is_begin: whether the block begins its source, or follows a table.
-    """
+    """Yield the lines of a block that may belong to results, with their places from 0, all near a begin or a table."""
     place = after = 0
     for begin, end, is_sample in _spans(text, is_begin):
         place += text.count(b"\n", after, begin)

@@ -400,11 +400,7 @@ _KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under suc
 
 
 def format_option(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:
-    """Add --format; the default is the format of the suffix of FILE, else the first name.
-
-    Args:
-        load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
-    """
+    """Add --format; the default is the format of the suffix of FILE, or of one of its ``SUFFIXES``, else the first."""
     choices = tuple(names)
 
     def choose_format(ctx: click.Context, option: click.Parameter, value: str) -> str:
@@ -451,11 +447,7 @@ def finding_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
-    """Add --rank and --host; they become the argument ``places``.
-
-    Args:
-        of_ranks: help of --rank: ``Only paths from or to these ranks``.
-    """
+    """Add --rank and --host with their helps; they become the argument ``places``."""
 
     named = f"{on_hosts}: name, glob or node-[01-16]."
     return together(
@@ -476,11 +468,7 @@ _OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst")
 
 
 def check_target(ctx: click.Context) -> str:
-    """Return the file of ``-o``, which is to be written; empty for standard output.
-
-    Raises:
-        NcclInspectError: before anything is read, if it asks for a compression that is not there, or is an input.
-    """
+    """Return the file of ``-o``, empty for standard output; refuse an input, and compressions but gzip."""
     target = str(ctx.params["output"])
     path = PurePath(target)
     if path.suffix.lower() in _OTHER_COMPRESSIONS:

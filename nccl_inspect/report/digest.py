@@ -99,11 +99,7 @@ def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
-    """Yield unused evidence and the reasons; files of the same kind and reason together.
-
-    Args:
-        short: without folders and without "not used", which the label of the row says.
-    """
+    """Yield unused evidence and the reasons, files of the same kind and reason together; in short without folders."""
     groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
         name = names[0].rpartition("/")[2] if short else names[0]
@@ -627,11 +623,7 @@ _BESIDE = ("setting", "version")
 
 
 def make_head(job: Job, is_now: bool = False) -> Head:
-    """Return the head of a judged job.
-
-    Args:
-        is_now: also state the age of the last line; documents must not depend on the time of the report.
-    """
+    """Return the head of a judged job; documents, which must not depend on the time of the report, state no age."""
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)

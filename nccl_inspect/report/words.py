@@ -39,12 +39,7 @@ def verdict_color(verdict: str) -> str:
 
 
 def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, deeper: int = 0) -> list[str]:
-    """Return a labelled paragraph, wrapped to the width: the label in a column of its own.
-
-    Args:
-        label: may be empty.
-        deeper: more indent of all lines but the first.
-    """
+    """Return a paragraph behind a label, which may be empty, wrapped to the width: the label in a column of its own."""
     lead = " " * indent + label.ljust(hang)
     if style.width < NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)

@@ -60,11 +60,7 @@ class Helpers:
         self._end()
 
     def start(self, work: Callable[..., object], *values: object) -> Helper:
-        """Start a process.
-
-        Args:
-            work: a function of a module; what it gives can be pickled.
-        """
+        """Start a process that calls a function of a module; what it gives can be pickled."""
         with hold_signals():
             try:
                 helper: Helper = _Fork(work, values) if can_fork() else _Spawned(work, values)

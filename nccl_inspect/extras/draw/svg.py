@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -26,8 +25,6 @@ _SPACE = 76  # between the centers of two ranks on the circle of their host
 _HEAD = 44  # height of a panel's title and of the space below it
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
-_BETWEEN_LEVELS = 90  # columns of a tree leave room for the links between them
-_MAX_TREES = 4
 _CHAR = 7.0  # width of a letter, about
 _LETTER = 10.0  # height of a letter of a label
 _GAP = 3.0  # between a link and its label
@@ -65,7 +62,7 @@ class _Panel(NamedTuple):
 
 def render(views: Sequence[picture.View], machines: Sequence[Topology], style: Style) -> str:
     """Return an SVG document of its own, without scripts and references."""
-    panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
+    panels = [_panel(view, kind) for view in views for kind in view.kinds or [""]]
     width = max([panel.width for panel in panels] or [300.0])
     lines, top = [], 0.0
     for panel in panels:
@@ -105,26 +102,13 @@ _CSS = """<style>
 <rect width="100%" height="100%" fill="#fff"/>"""
 
 
-def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
-    """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
+def _panel(view: picture.View, kind: str) -> _Panel:
+    """Draw all links of a kind; hosts are in a grid, folded ones in alternating direction: rings join neighbors."""
     title = picture.view_title(view) + (f": {kind}s" if kind else "")
-    if view.is_folded and kind == "tree":
-        across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
-        for tree in view.trees[:_MAX_TREES]:
-            boxes = []  # from left to right
-            for host, (level, at) in place_hosts(view, tree).items():
-                corner = complex(_PAD + level * across, _HEAD + at * down)
-                boxes.append(_Box(host, view.hosts[host], corner, _HOST_WIDTH, _HOST_HEIGHT))
-            pairs = set(tree.links)
-            of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
-            arrows = _join_hosts(of_tree, kind, boxes)
-            yield _panel(view, boxes, arrows, f"{title} ({picture.channel_words(tree.channels)})", sideways=True)
-        return
-    # Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts.
-    columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
+    columns, size = math.ceil(math.sqrt(len(view.hosts) * 1.4)), (_HOST_WIDTH, _HOST_HEIGHT)
     width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
     if not view.is_folded:
-        reach = 2 * _radius(max(map(len, view.hosts.values()), default=1))
+        size, reach = (_NODE_WIDTH, _NODE_HEIGHT), 2 * _radius(max(map(len, view.hosts.values()), default=1))
         width, height = reach + _NODE_WIDTH + 3 * _PAD, reach + _NODE_HEIGHT + 3 * _PAD + _LINE
     boxes = []
     for n, (host, ranks) in enumerate(view.hosts.items()):
@@ -133,47 +117,43 @@ def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
             column = columns - 1 - column
         corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
         boxes.append(_Box(host, ranks, corner, width, height))
+    spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
+    arrows = []
     if view.is_folded:
-        arrows = _join_hosts(view, kind, boxes)
+        middles = {box.host: box.center for box in boxes}
+        for src, dst, look, lanes in bundles(view, kind):
+            about = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(lanes, 'link')}, {look.words}"
+            arrows.append(_Arrow(middles[src], middles[dst], look, about, str(lanes), lanes))
     else:
-        spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
         links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
         differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
-        arrows = []
         for link in links:
             label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
             arrows.append(_Arrow(*ends, picture.find_look(link), picture.describe_link(link), label))
     if kind == "ring":
         title += f" ({'; '.join(picture.channel_words(ring.channels) for ring in view.rings[:4])})"
-    yield _panel(view, boxes, arrows, title)
-
-
-def _panel(view: picture.View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
     lines = [_text(_PAD + 24j, title, "title")]
     for box in boxes:
-        name, ranks, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
-        lines.append(
-            _rectangle("host", box.corner, f"{box.width:.1f}", f"{box.height:.1f}", 6, f"{name}: ranks {ranks}")
-        )
+        name, words, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
+        shape = f"{box.width:.1f}", f"{box.height:.1f}", 6
+        lines.append(_rectangle("host", box.corner, *shape, f"{name}: ranks {words}"))
         room = int((box.width - _PAD) / _CHAR)
         lines.append(_text(middle + 15j, cut(name, room), "small mid"))
         if view.is_folded:
-            lines.append(_text(middle + 34j, cut(f"ranks {ranks}", room), "small mid"))
-    size = (_HOST_WIDTH, _HOST_HEIGHT) if view.is_folded else (_NODE_WIDTH, _NODE_HEIGHT)
-    lines += [_draw_arrow(arrow, size, sideways) for arrow in arrows]
-    if not view.is_folded:
-        for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
-            corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
-            about = ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank))))
-            lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
-            lines.append(_text(at + 4j, str(rank), "mid"))
+            lines.append(_text(middle + 34j, cut(f"ranks {words}", room), "small mid"))
+    lines += [_draw_arrow(arrow, size) for arrow in arrows]
+    for rank, at in () if view.is_folded else spots.items():
+        about = ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank))))
+        corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
+        lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
+        lines.append(_text(at + 4j, str(rank), "mid"))
     loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.corner.imag + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in picture.LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):  # the legend
-        y, links = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
+        y, lanes = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
         lines.append(_stroke(f"M{_PAD} {y:.1f} h60", look) + "/>")
-        lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(links, 'link')})", "small"))
+        lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(lanes, 'link')})", "small"))
     width = max((box.corner.real + box.width for box in boxes), default=0.0)
     return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
 
@@ -189,26 +169,13 @@ def _rank_points(box: _Box) -> dict[int, complex]:
     return {rank: middle + cmath.rect(_radius(number), start + step * n) for n, rank in enumerate(box.ranks)}
 
 
-def _join_hosts(view: picture.View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
-    middles, arrows = {box.host: box.center for box in boxes}, []
-    for src, dst, look, links in bundles(view, kind):
-        title = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
-        arrows.append(_Arrow(middles[src], middles[dst], look, title, str(links), links))
-    return arrows
-
-
-def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str:
-    """Draw a link between boxes or ranks of a size; sideways it leaves at the right and arrives at the left."""
+def _draw_arrow(arrow: _Arrow, size: tuple[float, float]) -> str:
+    """Draw a link between boxes or ranks of a size."""
     start, end = arrow.start, arrow.end
     if start == end:  # within a folded host: a loop at its lower right corner
         a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)
         path = f"M{_point(a)} c0 22 26 22 20 0"
         middle = a + (10 + 26j)
-    elif sideways:
-        a, b = start + size[0] / 2 + 2, end - size[0] / 2 - 2
-        half = (a.real + b.real) / 2
-        path = f"M{_point(a)} C{half:.1f} {a.imag:.1f} {half:.1f} {b.imag:.1f} {_point(b)}"
-        middle = b - complex(2 * _CHAR, _LETTER)
     else:
         bend = (start + end) / 2 + _BEND * 1j * (end - start)
         a, b = _border_point(start, bend, size), _border_point(end, bend, size)
@@ -249,47 +216,3 @@ def _text(at: complex, words: str, kind: str) -> str:
 
 def _text_width(words: str, char: float = _CHAR) -> float:
     return len(words) * char + 2 * _PAD
-
-
-# Where the hosts of a tree are
-
-
-class Place(NamedTuple):
-    """The position of a host: its level, and its distance from the top in heights of a leaf."""
-
-    level: int
-    down: float
-
-
-def place_hosts(view: picture.View, tree: picture.DrawnShape) -> dict[str, Place]:
-    """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
-    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    neighbours: dict[str, set[str]] = {host: set() for host in view.hosts}
-    rows = {host: at for at, host in enumerate(view.hosts)}
-    for parent, child in tree.links:
-        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
-        if src is not None and dst is not None and src != dst:
-            neighbours[src].add(dst)
-    below = {child for some in neighbours.values() for child in some}
-    levels: dict[str, int] = {}
-    children: dict[str, list[str]] = {}
-    by_host: dict[str, Place] = {}
-    leaves = 0
-    # In a log that was torn every host may be below another one: then the first is the root.
-    for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
-        if root in levels:
-            continue
-        levels[root] = 0
-        order, waiting = [], [root]
-        while waiting:  # each host before its children
-            host = waiting.pop()
-            order.append(host)
-            children[host] = [child for child in sorted(neighbours[host], key=rows.__getitem__) if child not in levels]
-            levels.update(dict.fromkeys(children[host], levels[host] + 1))
-            waiting += reversed(children[host])
-        for host in reversed(order):
-            # Leaves come from the last to the first, so they are counted upwards and turned below.
-            lower = [by_host[child].down for child in children[host]]
-            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
-            leaves += not lower
-    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}

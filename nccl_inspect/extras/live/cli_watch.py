@@ -284,16 +284,15 @@ def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
         made = prometheus.Metrics()
         made.verdict("unknown")
         if known and known.world_size is not None:
-            made.add("world_size", prometheus.WORLD_SIZE, (), [((), known.world_size)])
-        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), len(known.ranks_seen) if known else 0)])
-    made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
-    made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
-    made.add("watch_seconds", "How long the log was watched.", (), [((), time.monotonic() - watch.begun)])
-    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), watch.is_stalled)])
-    lines, (complete, number) = zip((("all",), ("nccl",)), watch.count_lines(), strict=True), watch.communicators
-    made.add("watch_lines", "Lines read until now.", ("kind",), list(lines))
-    comms = [(("complete",), complete), (("incomplete",), number - complete)]
-    made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
+            made.add("world_size", known.world_size)
+        made.add("ranks_seen", len(known.ranks_seen) if known else 0)
+    made.add("watch_running", runs)
+    made.add("watch_told", bool(job))
+    made.add("watch_seconds", time.monotonic() - watch.begun)
+    made.add("watch_stalled", watch.is_stalled)
+    (lines, nccl_lines), (complete, number) = watch.count_lines(), watch.communicators
+    made.add("watch_lines", {("all",): lines, ("nccl",): nccl_lines})
+    made.add("watch_communicators", {("complete",): complete, ("incomplete",): number - complete})
     fed, now = watch.fed, time.monotonic()
     quiet = Gauge("nccl_inspect_watch_quiet_seconds", "Seconds since the last line.", registry=made.registry)
     quiet.set_function(lambda: (time.monotonic() if runs else now) - fed)  # of the moment when it is asked for

@@ -1,7 +1,7 @@
 """The formats of a report on a store: text and HTML from templates, JSON, and metrics for Prometheus.
 
-The JSON Schema of the document is ``nccl_inspect/schema/nccl-inspect-fleet-1.json``. The metrics are in Prometheus' text
-format, fit for the textfile collector of the node exporter; ``prometheus.toml`` describes them.
+The JSON Schema of the document is ``nccl_inspect/schema/nccl-inspect-fleet-1.json``. The metrics, which
+``prometheus.toml`` describes, are in Prometheus' text format, fit for the textfile collector of the node exporter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
@@ -130,24 +129,23 @@ def _metrics(document: dict[str, Any], _style: Style) -> str:
 
     verdicts, day, suspects = document["verdicts"], (document["days"] or [{}])[-1], document["suspects"]
     newest = datetime.fromisoformat(document["last"] or "1970-01-01").replace(tzinfo=UTC).timestamp()
-    keys = [(one["kind"], one["name"], one["host"] or "") for one in suspects]
     rows: dict[str, Any] = {
-        "jobs": [((one,), number) for one, number in verdicts.items()],
-        "newest_day_jobs": [((one,), day.get(one, 0)) for one in verdicts],
-        "newest_job_timestamp_seconds": [((), newest)],
-        "undated_jobs": [((), document["undated"])],
-        "hosts": [((), document["hosts"])],
-        "bad_ratio": [((bound,), document["bad"][bound]) for bound in ("rate", "low", "high")],
-        "cause_jobs": [((one["rule"], one["category"] or ""), one["bad"]) for one in document["causes"]],
-        "change_bad_ratio": [
-            ((one["kind"], one["name"], one["before"]["name"] or ""), one["rate"]) for one in document["changes"]
-        ],
-        **{f"suspect_{name}": [(key, one[name]) for key, one in zip(keys, suspects, strict=True)]
-           for name in ("bad", "jobs", "ratio")},
-    }  # fmt: skip
-    metrics = Metrics()
-    for name, (says, *labels) in tomllib.loads((_HERE / "prometheus.toml").read_text(encoding="utf-8")).items():
-        metrics.add(f"fleet_{name}", says, labels, rows[name])
+        "jobs": {(one,): number for one, number in verdicts.items()},
+        "newest_day_jobs": {(one,): day.get(one, 0) for one in verdicts},
+        "newest_job_timestamp_seconds": newest,
+        "undated_jobs": document["undated"],
+        "hosts": document["hosts"],
+        "bad_ratio": {(bound,): document["bad"][bound] for bound in ("rate", "low", "high")},
+        "cause_jobs": {(one["rule"], one["category"] or ""): one["bad"] for one in document["causes"]},
+        "change_bad_ratio": {
+            (one["kind"], one["name"], one["before"]["name"] or ""): one["rate"] for one in document["changes"]
+        },
+    }
+    for name in ("bad", "jobs", "ratio"):
+        rows[f"suspect_{name}"] = {(one["kind"], one["name"], one["host"] or ""): one[name] for one in suspects}
+    metrics = Metrics(_HERE / "prometheus.toml", "fleet_")
+    for name, values in rows.items():
+        metrics.add(name, values)
     return metrics.text()
 
 
