@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import field
 from functools import wraps
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -60,35 +61,33 @@ def exit_quietly() -> NoReturn:
 class Output(Frozen):
     """Holds where a report goes, and how it looks."""
 
-    target: str
-    style: Style
+    target: str = "-"
+    style: Style = field(default_factory=Style)
 
     def write(self, text: str) -> None:
-        """Write a report as :func:`write_lines` does."""
-        write_lines(text.removesuffix("\n").split("\n"), self.target)
+        """Write a report."""
+        self.write_lines(text.removesuffix("\n").split("\n"))
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Write lines as :func:`write_lines` does."""
-        write_lines(lines, self.target)
-
-
-def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output."""
-    if target not in atomic_files.STDOUT:
-        atomic_files.write_lines(target, "-o", lines)
-        return
-    try:
-        stream, encoding, errors = atomic_files.standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
-        for line in lines:
-            stream.write(f"{line}\n".encode(encoding, errors))
-        stream.flush()
-    except BrokenPipeError:
-        exit_quietly()
-    except OSError as error:
-        redirect_to_devnull(sys.stdout)
-        raise NcclInspectError(
-            f"standard output: {error.strerror}", "free space there, or name a file with -o"
-        ) from None
+        """Write lines as they come, to a file or to standard output."""
+        if self.target not in atomic_files.STDOUT:
+            atomic_files.write_lines(self.target, "-o", lines)
+            return
+        try:
+            stream, encoding, errors = (
+                atomic_files.standard_output(),
+                sys.stdout.encoding,
+                sys.stdout.errors or "strict",
+            )
+            for line in lines:
+                stream.write(f"{line}\n".encode(encoding, errors))
+            stream.flush()
+        except BrokenPipeError:
+            exit_quietly()
+        except OSError as error:
+            redirect_to_devnull(sys.stdout)
+            hint = "free space there, or name a file with -o"
+            raise NcclInspectError(f"standard output: {error.strerror}", hint) from None
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -10,6 +10,7 @@ import cmath
 import math
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
 from nccl_inspect.extras.draw import bundles
@@ -19,6 +20,7 @@ from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
+_BACKGROUND = '<rect width="100%" height="100%" fill="#fff"/>'
 _PAD = 16
 _NODE_WIDTH, _NODE_HEIGHT = 38, 22
 _SPACE = 76  # between the centers of two ranks on the circle of their host
@@ -86,20 +88,15 @@ def render(views: Sequence[picture.View], machines: Sequence[Topology], style: S
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
         for look in picture.LOOKS
     )
-    begin = [head, f"<title>{escape(described)}</title>", _CSS, f"<defs>{markers}</defs>"]
+    css = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    begin = [
+        head,
+        f"<title>{escape(described)}</title>",
+        f"<style>\n{css}</style>",
+        _BACKGROUND,
+        f"<defs>{markers}</defs>",
+    ]
     return "\n".join([*begin, *lines, "</svg>"]) + "\n"
-
-
-_CSS = """<style>
-.host { fill: #f6f6f6; stroke: #999 }
-.rank { fill: #fff; stroke: #333 }
-.title { font-size: 15px; font-weight: bold }
-.small { font-size: 11px; fill: #333 }
-.mid { text-anchor: middle }
-.label { font-size: 11px; text-anchor: middle; paint-order: stroke; stroke: #fff; stroke-width: 3px }
-.link { fill: none }
-</style>
-<rect width="100%" height="100%" fill="#fff"/>"""
 
 
 def _panel(view: picture.View, kind: str) -> _Panel:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
+from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import STATES, Answer, Checked
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
@@ -238,7 +238,7 @@ def _proof(chain: CausalChain) -> list[str]:
 
 def _find_unexplained(difference: Difference) -> list[Change]:
     explained = {id(change) for chain in difference.explanations for change in chain.findings}
-    return [change for change in difference.changes_in_area("findings") if change.fix and id(change) not in explained]
+    return [one for one in difference.changes if one.area == "findings" and one.fix and id(one) not in explained]
 
 
 def _change_words(change: Change) -> str:
@@ -284,9 +284,8 @@ def _diff_text(difference: Difference, style: Style) -> str:
             ]
         parts[-1] += list_fix(chain.fix)
     lonely = _find_unexplained(difference)
-    for area in AREAS:
-        if changes := difference.changes_in_area(area):
-            parts.append([words.paint(area, "bold", style)])
+    for area, changes in group_values((change.area, change) for change in difference.changes).items():
+        parts.append([words.paint(area, "bold", style)])
         for change in changes:
             sign, color = SIGNS[change.kind], _COLORS[change.kind]
             parts[-1] += _paint_block(sign, _change_words(change), sign, color, style, indent=2, hang=2)

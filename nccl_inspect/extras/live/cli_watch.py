@@ -314,7 +314,7 @@ class _Screen:
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
-            shared.write_lines(lines, "-")
+            shared.Output().write_lines(lines)
 
     def note(self, words: str) -> None:
         """Write a note about the input, if there is any."""

@@ -65,9 +65,9 @@ def is_near(line: str, other: str) -> bool | None:
 
 
 def _named_host(line: str) -> str | None:
-    from nccl_inspect.artifacts import kernel_host
+    from nccl_inspect.artifacts import KERNEL_HOST
 
-    return kernel_host(line)
+    return match[1] if (match := KERNEL_HOST.match(line)) else None
 
 
 def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:

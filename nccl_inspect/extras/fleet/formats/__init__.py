@@ -18,7 +18,7 @@ from typing import Any
 
 from nccl_inspect._version import __version__
 from nccl_inspect.report import Format, Style
-from nccl_inspect.report.words import paint
+from nccl_inspect.report.words import environment, paint
 from nccl_inspect.util.text import cut, escape_controls
 
 _HERE = Path(__file__).parent
@@ -39,10 +39,8 @@ def _chance(suspect: dict[str, Any]) -> str:
 
 def _text(document: dict[str, Any], style: Style) -> str:
     """Return the report for people: who is suspected, what to drain, causes, what is new, and the last days."""
-    from nccl_inspect.report import html
-
     width = max(style.width, _MIN_WIDTH)
-    pages = html.environment(_HERE).overlay(autoescape=False)
+    pages = environment(_HERE).overlay(autoescape=False)
     pages.filters |= {"table": _table, "cut": partial(cut, width=width - len(_INDENT))}
     page = pages.get_template("text.j2").render(document=document, rate=_rate, chance=_chance)
     wrap = partial(
@@ -68,9 +66,9 @@ def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[
 
 def _html(document: dict[str, Any], _style: Style) -> str:
     """Return one page in the look of the report on a job; it needs no other file, no script and no network."""
-    from nccl_inspect.report import html
+    from nccl_inspect.report.html import page_look
 
-    pages = html.environment(_HERE)
+    pages = environment(_HERE)
     pages.filters["attrs"] = lambda row, *names: [row[name] for name in names]
     days, trends = document["days"], []
     if days:
@@ -84,7 +82,7 @@ def _html(document: dict[str, Any], _style: Style) -> str:
             trends.append(_draw_trend(f"Bad by {cause['rule']}", days, [bad.get(day["day"], 0) for day in days]))
     worst = "failed" if document["suspects"] else "degraded" if document["bad"]["bad"] else "ok"
     context = {"document": document, "rate": _rate, "chance": _chance, "trends": trends, "version": __version__}
-    return pages.get_template("page.html.j2").render(**context, **html.page_look(worst)) + "\n"
+    return pages.get_template("page.html.j2").render(**context, **page_look(worst)) + "\n"
 
 
 def _draw_trend(
