@@ -120,7 +120,6 @@ class _Reader:
         self._is_matrix = False
 
     def read(self) -> None:
-        """Find all tables, empty ones as well."""
         place = 0
         source = None
         while place < len(self._lines):
@@ -272,7 +271,6 @@ class _Reader:
                     table.rows.append(Row(size, algbw, busbw, line, place == "in_place", errors, *kind))
 
     def _take_other(self, text: str, line: Evidence) -> None:
-        """Take in what other programs print."""
         for form, pattern in _OTHERS:
             tool = self._table.tool
             if form.get("of", tool) != tool or not (match := pattern.search(text)):

@@ -305,13 +305,6 @@ output_options = together(
         verbose=False,
     ),
 )
-append_option = click.option(
-    "--store",
-    metavar="DIR|URL",
-    type=FILE,
-    default="",
-    help="When the job is over, append it to this store of 'nccl-inspect fleet'.",
-)
 
 
 def verbose_option(words: str) -> Callable[[_Command], _Command]:

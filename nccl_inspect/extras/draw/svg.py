@@ -167,7 +167,6 @@ def _rank_points(box: _Box) -> dict[int, complex]:
 
 
 def _draw_arrow(arrow: _Arrow, size: tuple[float, float]) -> str:
-    """Draw a link between boxes or ranks of a size."""
     start, end = arrow.start, arrow.end
     if start == end:  # within a folded host: a loop at its lower right corner
         a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)

@@ -105,7 +105,6 @@ def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
     tokens, groups = _TOKEN.finditer(shape.pattern), count(1)
 
     def take_group() -> str:
-        """Return what stands up to the end of the group."""
         atoms: list[str] = []
         for token in tokens:
             if (text := token[0]) == ")":

@@ -82,7 +82,7 @@ def test_a_log_is_added_once_whatever_it_is_called_and_the_files_of_a_job_togeth
     assert done.stdout.startswith(b"1 job added")
     assert rows(store, "SELECT count(*) n FROM job WHERE image = 'own'") == [{"n": 1}]
     (logs / "live.log").write_bytes(log(11))
-    command_line.execute("watch", str(logs / "live.log"), "--until-end", "--store", str(store))
+    fleet("add", str(logs / "live.log"), "--store", str(store))
     assert rows(store, "SELECT count(*) n FROM job") == [{"n": 6}]
     (logs / "empty.log").write_text("nothing\n")
     assert command_line.execute("fleet", "add", str(logs / "empty.log"), "--store", str(store)).returncode == 3
