@@ -1,7 +1,8 @@
 """Communicators as a picture: hosts are boxes with their ranks on a circle; above 64 ranks only the hosts are drawn.
 
-The layout is plain arithmetic, so the same log gives the same bytes. One panel for each kind of link (rings, trees),
-one below the other. Links differ in color, dash pattern and a title that browsers show under the pointer.
+The layout is plain arithmetic, so the same log gives the same bytes; ``svg.j2`` writes it. One panel for each kind of
+link (rings, trees), one below the other. Links differ in color, dash pattern and a title that browsers show under the
+pointer. Points are complex numbers.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Sequence
-from html import escape
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect.extras.draw import bundles
 from nccl_inspect.report import Style, picture
+from nccl_inspect.report.words import environment
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
-_BACKGROUND = '<rect width="100%" height="100%" fill="#fff"/>'
 _PAD = 16
 _NODE_WIDTH, _NODE_HEIGHT = 38, 22
 _SPACE = 76  # between the centers of two ranks on the circle of their host
@@ -34,7 +35,7 @@ _BEND = 0.13  # how far a link bends, so that both directions can be seen
 
 
 class _Box(NamedTuple):
-    """A host in a panel: points are complex numbers."""
+    """A host in a panel."""
 
     host: str
     ranks: list[int]
@@ -46,60 +47,57 @@ class _Box(NamedTuple):
     def center(self) -> complex:
         return self.corner + complex(self.width, self.height) / 2
 
+    @property
+    def top(self) -> complex:
+        return complex(self.center.real, self.corner.imag)
 
-class _Arrow(NamedTuple):
-    start: complex
-    end: complex
-    look: picture.Look
-    title: str
-    label: str
-    lanes: int = 1
+    @property
+    def name(self) -> str:
+        return escape_controls(self.host)
 
+    @property
+    def words(self) -> str:
+        return f"ranks {ranges(self.ranks)}"
 
-class _Panel(NamedTuple):
-    width: float
-    height: float
-    lines: list[str]
+    @property
+    def room(self) -> int:
+        return int((self.width - _PAD) / _CHAR)  # letters
 
 
 def render(views: Sequence[picture.View], machines: Sequence[Topology], style: Style) -> str:
     """Return an SVG document of its own, without scripts and references."""
     panels = [_panel(view, kind) for view in views for kind in view.kinds or [""]]
-    width = max([panel.width for panel in panels] or [300.0])
-    lines, top = [], 0.0
-    for panel in panels:
-        lines += [f'<g transform="translate(0 {top:.0f})">', *panel.lines, "</g>"]
-        top += panel.height
-    others = [name for view in views for name in view.others]
-    if others:
+    tops = [*accumulate((panel["height"] for panel in panels), initial=0.0)]
+    width, height = max([panel["width"] for panel in panels] or [300.0]), tops[-1]
+    notes = []
+    if others := [name for view in views for name in view.others]:
         note = f"{count(len(others), 'more communicator')}: --communicator NAME, or all of them with --format text"
-        lines.append(_text(complex(_PAD, top + _LINE), note, "small"))
-        width, top = max(width, _text_width(note)), top + 2 * _LINE
+        notes.append((complex(_PAD, height + _LINE), note, "small"))
+        width, height = max(width, len(note) * _CHAR + 2 * _PAD), height + 2 * _LINE
     if not panels:
-        lines.append(_text(_PAD + 24j, "no communicator and no connection in this log", "title"))
-        top = 40
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
-        f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
+        notes.append((_PAD + 24j, "no communicator and no connection in this log", "title"))
+        height = 40
+    pages = environment(Path(__file__).parent)
+    pages.filters["cut"] = cut
+    return (
+        pages.get_template("svg.j2").render(
+            **{
+                "width": f"{width:.0f}",
+                "height": f"{height:.0f}",
+                "i": 1j,
+                "looks": picture.LOOKS,
+                "notes": notes,
+                "pad": _PAD,
+                "node": (_NODE_WIDTH, _NODE_HEIGHT),
+            },
+            described="; ".join(map(picture.view_title, views)) or "nothing to draw",
+            panels=zip(tops, panels, strict=False),
+        )
+        + "\n"
     )
-    described = "; ".join(map(picture.view_title, views)) or "nothing to draw"
-    markers = "".join(
-        f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
-        for look in picture.LOOKS
-    )
-    css = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    begin = [
-        head,
-        f"<title>{escape(described)}</title>",
-        f"<style>\n{css}</style>",
-        _BACKGROUND,
-        f"<defs>{markers}</defs>",
-    ]
-    return "\n".join([*begin, *lines, "</svg>"]) + "\n"
 
 
-def _panel(view: picture.View, kind: str) -> _Panel:
+def _panel(view: picture.View, kind: str) -> dict[str, Any]:
     """Draw all links of a kind; hosts are in a grid, folded ones in alternating direction: rings join neighbors."""
     title = picture.view_title(view) + (f": {kind}s" if kind else "")
     columns, size = math.ceil(math.sqrt(len(view.hosts) * 1.4)), (_HOST_WIDTH, _HOST_HEIGHT)
@@ -115,44 +113,36 @@ def _panel(view: picture.View, kind: str) -> _Panel:
         corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
         boxes.append(_Box(host, ranks, corner, width, height))
     spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
-    arrows = []
+    arrows, lanes = [], dict.fromkeys(picture.LOOKS, 0)
     if view.is_folded:
         middles = {box.host: box.center for box in boxes}
-        for src, dst, look, lanes in bundles(view, kind):
-            about = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(lanes, 'link')}, {look.words}"
-            arrows.append(_Arrow(middles[src], middles[dst], look, about, str(lanes), lanes))
+        for src, dst, look, links in bundles(view, kind):
+            about = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
+            path, at = _draw_arrow(middles[src], middles[dst], size, len(str(links)))
+            arrows.append((path, look, about, at, str(links)))
+            lanes[look] += links
     else:
-        links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
-        differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
-        for link in links:
-            label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
-            arrows.append(_Arrow(*ends, picture.find_look(link), picture.describe_link(link), label))
+        drawn = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
+        differ = len({link.channels for link in drawn}) > 1 and view.nranks <= 16
+        for link in drawn:
+            label, look = ranges(link.channels) if differ else "", picture.find_look(link)
+            path, at = _draw_arrow(spots[link.src], spots[link.dst], size, len(label))
+            arrows.append((path, look, picture.describe_link(link), at, label))
+            lanes[look] += 1
     if kind == "ring":
         title += f" ({'; '.join(picture.channel_words(ring.channels) for ring in view.rings[:4])})"
-    lines = [_text(_PAD + 24j, title, "title")]
-    for box in boxes:
-        name, words, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
-        shape = f"{box.width:.1f}", f"{box.height:.1f}", 6
-        lines.append(_rectangle("host", box.corner, *shape, f"{name}: ranks {words}"))
-        room = int((box.width - _PAD) / _CHAR)
-        lines.append(_text(middle + 15j, cut(name, room), "small mid"))
-        if view.is_folded:
-            lines.append(_text(middle + 34j, cut(f"ranks {words}", room), "small mid"))
-    lines += [_draw_arrow(arrow, size) for arrow in arrows]
-    for rank, at in () if view.is_folded else spots.items():
-        about = ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank))))
-        corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
-        lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
-        lines.append(_text(at + 4j, str(rank), "mid"))
+    titles = {rank: ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank)))) for rank in spots}
     loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.corner.imag + box.height for box in boxes), default=_HEAD) + _LINE + loops
-    used = [look for look in picture.LOOKS if any(arrow.look is look for arrow in arrows)]
-    for number, look in enumerate(used):  # the legend
-        y, lanes = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
-        lines.append(_stroke(f"M{_PAD} {y:.1f} h60", look) + "/>")
-        lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(lanes, 'link')})", "small"))
-    width = max((box.corner.real + box.width for box in boxes), default=0.0)
-    return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
+    used = [(look, number) for look, number in lanes.items() if number]
+    right = max((box.corner.real + box.width for box in boxes), default=0.0)
+    return {
+        **{"title": title, "is_folded": view.is_folded, "boxes": boxes, "arrows": arrows},
+        "nodes": [] if view.is_folded else [(rank, at, titles[rank]) for rank, at in spots.items()],
+        "legend": [(bottom + n * _LINE, look, count(number, "link")) for n, (look, number) in enumerate(used)],
+        "width": max(right + _PAD, len(title) * 8.6 + 2 * _PAD),
+        "height": bottom + len(used) * _LINE + _PAD,
+    }
 
 
 def _radius(ranks: int) -> float:
@@ -166,49 +156,21 @@ def _rank_points(box: _Box) -> dict[int, complex]:
     return {rank: middle + cmath.rect(_radius(number), start + step * n) for n, rank in enumerate(box.ranks)}
 
 
-def _draw_arrow(arrow: _Arrow, size: tuple[float, float]) -> str:
-    start, end = arrow.start, arrow.end
+def _draw_arrow(start: complex, end: complex, size: tuple[float, float], letters: int) -> tuple[str, complex]:
+    """Return the path of a link between boxes or ranks of a size, and where a label of some letters stands."""
     if start == end:  # within a folded host: a loop at its lower right corner
         a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)
-        path = f"M{_point(a)} c0 22 26 22 20 0"
-        middle = a + (10 + 26j)
-    else:
-        bend = (start + end) / 2 + _BEND * 1j * (end - start)
-        a, b = _border_point(start, bend, size), _border_point(end, bend, size)
-        path = f"M{_point(a)} Q{_point(bend)} {_point(b)}"
-        # The label is on the outer side of the link, where a short one does not hide it.
-        side = 1j * (end - start) / abs(end - start)
-        room = abs(side.real) * len(arrow.label) * _CHAR / 2 + abs(side.imag) * _LETTER / 2 + _GAP
-        middle = (a + 2 * bend + b) / 4 + side * room
-    label = _text(middle + 4j, arrow.label, "label") if arrow.label else ""
-    return f"{_stroke(path, arrow.look)}><title>{escape(arrow.title)}</title></path>{label}"
+        return f"M{a.real:.1f} {a.imag:.1f} c0 22 26 22 20 0", a + (10 + 30j)
+    bend = (start + end) / 2 + _BEND * 1j * (end - start)
+    a, b = _border_point(start, bend, size), _border_point(end, bend, size)
+    # The label is on the outer side of the link, where a short one does not hide it.
+    side = 1j * (end - start) / abs(end - start)
+    room = abs(side.real) * letters * _CHAR / 2 + abs(side.imag) * _LETTER / 2 + _GAP
+    path = f"M{a.real:.1f} {a.imag:.1f} Q{bend.real:.1f} {bend.imag:.1f} {b.real:.1f} {b.imag:.1f}"
+    return path, (a + 2 * bend + b) / 4 + side * room + 4j
 
 
 def _border_point(start: complex, end: complex, box: tuple[float, float]) -> complex:
     way = end - start
     reaches = ((size / 2 + 2) / abs(part) for size, part in zip(box, (way.real, way.imag), strict=True) if part)
     return start + way * min(1.0, *reaches)
-
-
-def _point(at: complex) -> str:
-    return f"{at.real:.1f} {at.imag:.1f}"
-
-
-def _stroke(path: str, look: picture.Look) -> str:
-    dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
-    return (
-        f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'
-    )
-
-
-def _rectangle(kind: str, corner: complex, width: str, height: str, round_by: int, title: str) -> str:
-    place = f'x="{corner.real:.1f}" y="{corner.imag:.1f}" width="{width}" height="{height}" rx="{round_by}"'
-    return f'<rect class="{kind}" {place}><title>{escape(title)}</title></rect>'
-
-
-def _text(at: complex, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{at.real:.1f}" y="{at.imag:.1f}">{escape(words)}</text>'
-
-
-def _text_width(words: str, char: float = _CHAR) -> float:
-    return len(words) * char + 2 * _PAD
