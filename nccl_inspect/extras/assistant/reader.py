@@ -280,7 +280,12 @@ class LogReader:
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        key = (tuple(map(_state, inputs)), wish, topologies)
+        states = ((file.name, file.place and cast(Path, file.place).stat()) for file in inputs)
+        key = (
+            tuple((name, at and (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)) for name, at in states),
+            wish,
+            topologies,
+        )
         if visit is None and (kept := self._kept.get(key)):
             self._kept.move_to_end(key)
             return kept[0]
@@ -301,10 +306,3 @@ class LogReader:
         ):
             self._kept.popitem(last=False)
         return job
-
-
-def _state(file: files.File) -> tuple[str, int, int, int, int]:
-    if file.place is None:
-        return file.name, 0, 0, 0, 0
-    status = cast(Path, file.place).stat()
-    return file.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

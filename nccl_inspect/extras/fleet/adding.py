@@ -25,7 +25,7 @@ from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.processes import Helpers
+from nccl_inspect.util.processes import Helpers, can_fork
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
@@ -141,7 +141,7 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             distributed.wait(futures)
             outcomes = [future.exception() or future.result() for future in futures]
     else:
-        shares = _share(groups, jobs)
+        shares = _share(groups, jobs if can_fork() else 1)
         with Helpers() as helpers:
             started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
             outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
