@@ -46,7 +46,7 @@ _TERMINAL = "run 'nccl-inspect summarize' in a terminal"
 
 
 class Folders:
-    """Folders below which files may be read: so many of one folder or pattern, and so many bytes for one question."""
+    """Folders below which files may be read, up to a number of them in one folder, and of bytes for one question."""
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
         self._roots = {}

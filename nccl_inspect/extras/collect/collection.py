@@ -143,7 +143,7 @@ class Wanted(Frozen):
 class Collection:
     """Runs commands and keeps what they print; without a folder it runs nothing and only shows.
 
-    Each command is shown before it runs, and has so many seconds; one that fetches a log has ten times as long.
+    Each command is shown before it runs, and ends in time; one that fetches a log has ten times as long.
     """
 
     def __init__(self, folder: Path | None, show: Callable[[str], None], seconds: float) -> None:
