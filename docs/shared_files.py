@@ -49,7 +49,9 @@ def files() -> Iterator[tuple[str, str]]:
         yield f"man/man1/{name}.1", text
     for shell, name in SCRIPTS.items():
         yield name, about.completion_script(shell) + "\n"
-    yield "skills/nccl-inspect/SKILL.md", server.skill()
+    text = Path(server.__file__).with_name("skill.md").read_text(encoding="utf-8")
+    skill = text.replace("{wording}", server.TEXTS["wording"]).replace("{note}", server.NOTE)
+    yield "skills/nccl-inspect/SKILL.md", skill
 
 
 def _text(name: str) -> str | None:

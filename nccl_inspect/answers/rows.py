@@ -27,7 +27,7 @@ from nccl_inspect.model.job import Job, Notice, Selection
 from nccl_inspect.model.paths.build import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Frozen, Record, pick_fields
+from nccl_inspect.util.records import Frozen, Record, column, pick_fields
 from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import ranges
 
@@ -43,13 +43,19 @@ class Answer(NamedTuple):
     nothing: str  # what is said where there is no record
     rows: Callable[..., Sequence[Any]]  # makes the records of a job, in the order in which they are shown
     places: Callable[[Any], _Places | None]  # ranks and hosts, for filters; None if any will do
-    columns: Sequence[Column]  # the columns of the table for people
+    order: str = ""  # of the columns of the table for people, where it is not that of the fields
     is_bad: Callable[[Any], bool] = bool  # whether a record deserves a mark
 
     @property
     def names(self) -> list[str]:
         """Return the fields of a record."""
         return [one.name for one in fields(self.record)]
+
+    @property
+    def columns(self) -> list[Column]:
+        """Return the columns of the table for people."""
+        shown = {one.name: Column(one.name, **one.metadata) for one in fields(self.record) if one.metadata}
+        return [shown[name] for name in self.order.split() or shown]
 
 
 def _one_place(row: Any) -> _Places:
@@ -87,23 +93,24 @@ _ONE_EACH = "SENDRECV"
 class NicRow(Frozen):
     """A NIC of a host."""
 
-    host: str
-    nic: str | None  # its name; None where the log has its index only
+    host: str = column("host", is_host=True, folds=True)
+    nic: str | None = column("NIC", text=lambda row: row.name)  # its name; None where the log has its index only
     nic_index: int | None
-    network: str  # `IB`, `Socket`, `AWS Libfabric`, …
-    state: str
+    network: str = column("network", goes=5, folds=True)  # `IB`, `Socket`, `AWS Libfabric`, …
+    state: str = column("state")
     """``used``, ``idle`` (listed, and no connection line uses it while others of the host are used), or ``unknown``
     (the log has no network connection of this host, or is an excerpt)."""
-    gpus: list[int]  # NVML numbers of the GPUs whose ranks use it
+    gpus: list[int] = column("GPUs", goes=4)  # NVML numbers of the GPUs whose ranks use it
     ranks: list[int]  # ranks that send or receive through it
-    send_ranks: list[int]
-    receive_ranks: list[int]
-    pxn_ranks: list[int]  # ranks of other GPUs whose data leaves through it (PXN)
-    paths_out: int
-    paths_in: int
-    gdr: bool | str | None  # GPUDirect RDMA: True, False, `partial` (on some paths only), None where nothing uses it
-    link: str | None  # `IB` or `RoCE`
-    speed_mbps: int | None  # as in the log (subsystem NET)
+    send_ranks: list[int] = column("sends", least=10)
+    receive_ranks: list[int] = column("receives", least=10)
+    pxn_ranks: list[int] = column("PXN for", goes=3, least=10)  # ranks of other GPUs whose data leaves through it (PXN)
+    paths_out: int = column("paths out", goes=2)
+    paths_in: int = column("paths in", goes=2)
+    gdr: bool | str | None = column("GDR", goes=9)
+    """GPUDirect RDMA: True, False, `partial` (on some paths only), None where nothing uses it."""
+    link: str | None = column("link", goes=1, folds=True)  # `IB` or `RoCE`
+    speed_mbps: int | None = column("Mb/s", goes=6, folds=True)  # as in the log (subsystem NET)
 
     @property
     def name(self) -> str:
@@ -184,21 +191,7 @@ NICS = Answer(
     list_nics,
     is_bad=lambda row: row.state == IDLE,
     places=lambda row: ([*row.ranks, *row.pxn_ranks], [row.host]),
-    columns=(
-        Column("host", "host", is_host=True, folds=True),
-        Column("name", "NIC"),
-        Column("state", "state"),
-        Column("gpus", "GPUs", goes=4),
-        Column("send_ranks", "sends", least=10),
-        Column("receive_ranks", "receives", least=10),
-        Column("pxn_ranks", "PXN for", goes=3, least=10),
-        Column("gdr", "GDR", goes=9),
-        Column("network", "network", goes=5, folds=True),
-        Column("link", "link", goes=1, folds=True),
-        Column("speed_mbps", "Mb/s", goes=6, folds=True),
-        Column("paths_out", "paths out", goes=2),
-        Column("paths_in", "paths in", goes=2),
-    ),
+    order="host nic state gpus send_ranks receive_ranks pxn_ranks gdr network link speed_mbps paths_out paths_in",
 )
 
 
@@ -265,21 +258,24 @@ _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 class HostRow(Frozen):
     """A host."""
 
-    host: str
-    severity: str | None  # the highest severity of the findings that name it; None without one
-    paths_ok: int  # paths that begin or end there and are as good as expected
-    paths_fallback: int
-    paths_unknown: int
-    findings: list[str]  # rules whose findings name the host or one of its ranks, worst first
-    ranks: list[int]
-    gpus: int  # number of distinct GPUs in the log
-    nics_used: list[str]
-    nics_idle: list[str]  # NICs that NCCL lists and no connection line uses, although other NICs of the host are used
-    nccl_versions: list[str]
-    cuda_versions: list[str]  # CUDA level of the driver
-    last_time: str | None  # of its last line, as the line has it
+    host: str = column("host", is_host=True)
+    severity: str | None = column("worst", goes=10)
+    """The highest severity of the findings that name it; None without one."""
+    paths_ok: int = column("ok")  # paths that begin or end there and are as good as expected
+    paths_fallback: int = column("fallback")
+    paths_unknown: int = column("unknown", goes=9)
+    findings: list[str] = column("findings", goes=8, least=16)
+    """Rules whose findings name the host or one of its ranks, worst first."""
+    ranks: list[int] = column("ranks", goes=7, least=8)
+    gpus: int = column("GPUs", goes=3)  # number of distinct GPUs in the log
+    nics_used: list[str] = column("NICs", goes=4, text=lambda row: str(len(row.nics_used)) if row.nics_used else "-")
+    nics_idle: list[str] = column("idle NICs", goes=6, least=8)
+    """NICs that NCCL lists and no connection line uses, although other NICs of the host are used."""
+    nccl_versions: list[str] = column("NCCL", goes=2, folds=True)
+    cuda_versions: list[str] = column("driver", goes=1, folds=True)  # CUDA level of the driver
+    last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None
+    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
 
 
 def list_hosts(job: Job) -> list[HostRow]:
@@ -340,22 +336,6 @@ HOSTS = Answer(
     list_hosts,
     is_bad=lambda row: row.severity == "error" or row.paths_fallback > 0,
     places=lambda row: (row.ranks, [row.host]),
-    columns=(
-        Column("host", "host", is_host=True),
-        Column("severity", "worst", goes=10),
-        Column("paths_ok", "ok"),
-        Column("paths_fallback", "fallback"),
-        Column("paths_unknown", "unknown", goes=9),
-        Column("findings", "findings", goes=8, least=16),
-        Column("ranks", "ranks", goes=7, least=8),
-        Column("gpus", "GPUs", goes=3),
-        Column("nics_used", "NICs", goes=4, text=lambda row: str(len(row.nics_used)) if row.nics_used else "-"),
-        Column("nics_idle", "idle NICs", goes=6, least=8),
-        Column("nccl_versions", "NCCL", goes=2, folds=True),
-        Column("cuda_versions", "driver", goes=1, folds=True),
-        Column("last_time", "last time", goes=3),
-        Column("last_line", "last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line)),
-    ),
 )
 
 
@@ -365,29 +345,30 @@ HOSTS = Answer(
 class BandwidthRow(Frozen):
     """An operation at one size; bandwidths are bus bandwidths in GB/s."""
 
-    operation: str
-    type: str
-    ranks: int | None
-    nodes: int | None
-    size: int
-    measured_gbps: float
+    operation: str = column("operation", folds=True)
+    type: str = column("type", goes=2, folds=True)
+    ranks: int | None = column("ranks", folds=True)
+    nodes: int | None = column("nodes", goes=4, folds=True)
+    size: int = column("size", text=lambda row: bandwidth.size_text(row.size) if row.size else "pairs")
+    measured_gbps: float = column("GB/s", text=lambda row: bandwidth.rate_text(row.measured_gbps))
     lower_gbps: float  # the other of out-of-place and in-place
-    expected_low: float | None
+    expected_low: float | None = column(
+        "expected",
+        text=lambda row: "-".join(map(bandwidth.rate_text, filter(None, (row.expected_low, row.expected_high)))),
+    )
     expected_high: float | None
-    ratio: float | None  # of the least that is expected of large messages
-    verdict: str  # `ok`, `low` or `unknown`; of a size `dip`, where smaller messages get far more, else nothing
-    what: str  # the hardware that is expected to give that, or why it is not judged
-    tool: str
-    line: str
+    ratio: float | None = column("of least", goes=5, text=lambda row: bandwidth.percent_text(row.ratio))
+    """Of the least that is expected of large messages."""
+    verdict: str = column("verdict")
+    """`ok`, `low` or `unknown`; of a size `dip`, where smaller messages get far more, else nothing."""
+    what: str = column("what is expected, or why not judged", goes=6, folds=True)
+    """The hardware that is expected to give that, or why it is not judged."""
+    tool: str = column("tool", goes=1, folds=True)
+    line: str = column("line", goes=3)
     hosts: list[str]
 
 
 _OF_ENTRY = ("operation", "type", "ranks", "nodes", "expected_low", "expected_high", "tool", "hosts")
-
-
-def _describe_expected(row: BandwidthRow) -> str:
-    rates = (row.expected_low, row.expected_high)
-    return "" if None in rates else "-".join(bandwidth.rate_text(rate or 0) for rate in rates)
 
 
 def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
@@ -421,20 +402,7 @@ BANDWIDTH = Answer(
     "the log has no results of a benchmark; run all_reduce_perf of nccl-tests on the same hosts, and give its output",
     list_bandwidths,
     places=lambda row: ([], row.hosts) if row.hosts else None,
-    columns=(
-        Column("operation", "operation", folds=True),
-        Column("ranks", "ranks", folds=True),
-        Column("nodes", "nodes", goes=4, folds=True),
-        Column("type", "type", goes=2, folds=True),
-        Column("size", "size", text=lambda row: bandwidth.size_text(row.size) if row.size else "pairs"),
-        Column("measured_gbps", "GB/s", text=lambda row: bandwidth.rate_text(row.measured_gbps)),
-        Column("expected_low", "expected", text=_describe_expected),
-        Column("ratio", "of least", goes=5, text=lambda row: bandwidth.percent_text(row.ratio)),
-        Column("verdict", "verdict"),
-        Column("what", "what is expected, or why not judged", goes=6, folds=True),
-        Column("tool", "tool", goes=1, folds=True),
-        Column("line", "line", goes=3),
-    ),
+    order="operation ranks nodes type size measured_gbps expected_low ratio verdict what tool line",
 )
 
 
@@ -479,18 +447,19 @@ _MOST = 0.5  # share of the other ranks that must have continued for one to be c
 class RankRow(Frozen):
     """A rank, or a process without one."""
 
-    rank: int | None
-    host: str | None
-    pid: int | None
-    pod: str | None  # what the launcher or collector calls the printer: pod, container, node or worker
-    local_rank: int | None
-    gpu: int | None  # its number in NVML, as nvidia-smi lists GPUs (nvmlDev)
-    bus_id: str | None
-    state: str  # one of `STATES`
-    last_time: str | None  # of its last line, as the line has it
+    rank: int | None = column("rank")
+    host: str | None = column("host", goes=8, is_host=True)
+    pid: int | None = column("pid", goes=7)
+    pod: str | None = column("pod", goes=4, least=12)
+    """What the launcher or collector calls the printer: pod, container, node or worker."""
+    local_rank: int | None = column("local", goes=2)
+    gpu: int | None = column("GPU", goes=6)  # its number in NVML, as nvidia-smi lists GPUs (nvmlDev)
+    bus_id: str | None = column("busId", goes=1)
+    state: str = column("state")  # one of `STATES`
+    last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None
-    error: str | None  # the first error that its process reports
+    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
+    error: str | None = column("first error", goes=9, least=16)  # the first error that its process reports
     error_is_echo: bool  # the error is the effect of a failure elsewhere
     error_source: str | None
     error_line: int | None  # also None if many processes report the same
@@ -560,19 +529,7 @@ RANKS = Answer(
     list_ranks,
     is_bad=lambda row: row.state in ("suspect", "failed", "missing", "silent"),
     places=_one_place,
-    columns=(
-        Column("rank", "rank"),
-        Column("state", "state"),
-        Column("host", "host", goes=8, is_host=True),
-        Column("pid", "pid", goes=7),
-        Column("pod", "pod", goes=4, least=12),
-        Column("local_rank", "local", goes=2),
-        Column("gpu", "GPU", goes=6),
-        Column("bus_id", "busId", goes=1),
-        Column("last_time", "last time", goes=3),
-        Column("last_line", "last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line)),
-        Column("error", "first error", goes=9, least=16),
-    ),
+    order="rank state host pid pod local_rank gpu bus_id last_time last_line error",
 )
 
 
@@ -613,17 +570,17 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
 class SettingRow(Frozen):
     """A variable with one of its values."""
 
-    name: str
-    value: str
-    set_by: str  # `environment`, `config`, `plugin` or `unknown`
-    ranks: list[int]
+    name: str = column("variable")
+    value: str = column("value", least=12)
+    set_by: str = column("set by", goes=2)  # `environment`, `config`, `plugin` or `unknown`
+    ranks: list[int] = column("ranks", least=8, text=lambda row: "all" if row.everywhere else ranges(row.ranks))
     hosts: list[str]
     everywhere: bool  # every process shows it
     differs: bool  # there are several values of this variable, or only some processes show it
-    note: str | None
+    note: str | None = column("note", goes=3)
     """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
     source: str | None
-    line: int | None
+    line: int | None = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
 
 
 def list_settings(job: Job) -> list[SettingRow]:
@@ -657,14 +614,6 @@ ENV = Answer(
     list_settings,
     is_bad=lambda row: row.note == "outlier",
     places=lambda row: (row.ranks, row.hosts),
-    columns=(
-        Column("name", "variable"),
-        Column("value", "value", least=12),
-        Column("set_by", "set by", goes=2),
-        Column("ranks", "ranks", least=8, text=lambda row: "all" if row.everywhere else ranges(row.ranks)),
-        Column("note", "note", goes=3),
-        Column("line", "line", goes=1, text=lambda row: name_line(row.source, row.line)),
-    ),
 )
 
 
@@ -682,21 +631,21 @@ def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
 class TimingRow(Frozen):
     """The initialisation of a communicator on one rank; times are seconds."""
 
-    communicator: str
-    rank: int | None  # global rank; None where the log does not show it
-    host: str | None
-    total: float
-    slowest: str  # the phase that took most of it
-    bootstrap: float | None
-    topo: float | None
-    graphs: float | None
-    connections: float | None
-    kernels: float | None
-    alloc: float | None
-    allgathers: float | None
-    rest: float | None
+    communicator: str = column("communicator", goes=6, folds=True)
+    rank: int | None = column("rank")  # global rank; None where the log does not show it
+    host: str | None = column("host", goes=9, is_host=True)
+    total: float = column("total s")
+    slowest: str = column("slowest")  # the phase that took most of it
+    bootstrap: float | None = column("bootstrap", goes=7)
+    topo: float | None = column("topo", goes=6)
+    graphs: float | None = column("graphs", goes=5)
+    connections: float | None = column("connections", goes=8)
+    kernels: float | None = column("kernels", goes=4)
+    alloc: float | None = column("alloc", goes=3)
+    allgathers: float | None = column("allgathers", goes=2)
+    rest: float | None = column("rest", goes=2)
     source: str
-    line: int
+    line: int = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
 
 
 def list_timings(job: Job) -> list[TimingRow]:
@@ -726,22 +675,7 @@ TIMINGS = Answer(
     "the log has no timings; NCCL 2.22 and later print them with NCCL_DEBUG=INFO",
     list_timings,
     places=_one_place,
-    columns=(
-        Column("rank", "rank"),
-        Column("total", "total s"),
-        Column("slowest", "slowest"),
-        Column("bootstrap", "bootstrap", goes=7),
-        Column("topo", "topo", goes=6),
-        Column("graphs", "graphs", goes=5),
-        Column("connections", "connections", goes=8),
-        Column("kernels", "kernels", goes=4),
-        Column("alloc", "alloc", goes=3),
-        Column("allgathers", "allgathers", goes=2),
-        Column("rest", "rest", goes=2),
-        Column("host", "host", goes=9, is_host=True),
-        Column("communicator", "communicator", goes=6, folds=True),
-        Column("line", "line", goes=1, text=lambda row: name_line(row.source, row.line)),
-    ),
+    order="rank total slowest bootstrap topo graphs connections kernels alloc allgathers rest host communicator line",
 )
 
 
@@ -763,16 +697,16 @@ _ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda 
 class MemoryRow(Frozen):
     """Holds what a process allocated of one kind for one communicator."""
 
-    rank: int | None  # global rank; None where the process has none, or several
-    host: str | None
-    pid: int | None
-    communicator: str | None
+    rank: int | None = column("rank")  # global rank; None where the process has none, or several
+    host: str | None = column("host", goes=8, is_host=True)
+    pid: int | None = column("pid", goes=3)
+    communicator: str | None = column("communicator", goes=6, folds=True)
     """Address of the communicator that the thread was building; None for what is allocated at other times."""
-    memory: str  # `GPU` or `host`
-    kind: str  # as the line names it: `Cuda Alloc`, `Host Calloc`, …
-    bytes: int
-    allocations: int
-    largest: int
+    memory: str = column("memory")  # `GPU` or `host`
+    kind: str = column("kind", goes=9)  # as the line names it: `Cuda Alloc`, `Host Calloc`, …
+    bytes: int = column("bytes")
+    allocations: int = column("allocations", goes=5)
+    largest: int = column("largest", goes=4)
 
 
 def list_memory(job: Job, placed: Iterable[PlacedEvent]) -> list[MemoryRow]:
@@ -809,15 +743,5 @@ MEMORY = Answer(
     "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ALLOC",
     list_memory,
     places=_one_place,
-    columns=(
-        Column("rank", "rank"),
-        Column("bytes", "bytes"),
-        Column("memory", "memory"),
-        Column("kind", "kind", goes=9),
-        Column("allocations", "allocations", goes=5),
-        Column("largest", "largest", goes=4),
-        Column("communicator", "communicator", goes=6, folds=True),
-        Column("host", "host", goes=8, is_host=True),
-        Column("pid", "pid", goes=3),
-    ),
+    order="rank bytes memory kind allocations largest communicator host pid",
 )

@@ -108,14 +108,9 @@ def kind_of(head: bytes) -> Kind | None:
 
 _LINE = rb"(?:<\d+>)?\[ *(?:\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] |kern  :\w+ *: \["
 _SYSLOG = r"(?:[A-Z][a-z]{2} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]+Z?) (\S+) kernel: "
-_KERNEL_HOST = compile_later(_SYSLOG)
+KERNEL_HOST = compile_later(_SYSLOG)  # the host that a line of the kernel in syslog names
 _KERNEL = compile_later(rb"(?:(?:-- [^\n]*\n)?(?:" + _LINE + rb"|" + _SYSLOG.encode() + rb")[^\n]*\n){2}")
 """How a log of the kernel begins (``dmesg``, ``journalctl -k``): it is read as a log; the grammar knows the driver."""
-
-
-def kernel_host(line: str) -> str | None:
-    """Return the host that a line of the kernel in syslog names."""
-    return match[1] if (match := _KERNEL_HOST.match(line)) else None
 
 
 class Inventory(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.model.inventory import IN_ALL, Measured, Speed
-from nccl_inspect.util.wording import count, list_words
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.facts import Facts
@@ -103,11 +103,6 @@ def percent_text(ratio: float | None) -> str:
     if ratio is None:
         return ""
     return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.1f} %"
-
-
-def describe_dips(entry: Measured) -> str:
-    """Return the sizes at which it is far behind smaller ones."""
-    return list_words([f"{rate_text(dip.gbps)} GB/s at {size_text(dip.size)}" for dip in entry.dips])
 
 
 def describe_speed(entry: Speed) -> str:

@@ -12,6 +12,7 @@ from itertools import compress
 from operator import not_
 
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import read_parts
 
 TYPES = r"(?:b?float(?:16|32|64)?|half|double|u?int(?:8|32|64)|f(?:p|loat)?8_?e\dm\d\w*)"
 """Names of types in nccl-tests and rccl-tests."""
@@ -22,30 +23,9 @@ CELLS = r"(?:(?:sum|prod|min|max|avg|all|none|mulsum) +)?{0}(?:\s+{0})*".format(
 KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')  # what a document of results in JSON has
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
-_SPEED_WORDS = (
-    b"per iteration;okens;it/s;s/it;amples;step_time;step time;step_timing;tps: ;_runtime;raining time;iter time;"
-    b"iter_time;seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;"
-    b"ished training"
-).split(b";")
-_WORDS = (  # one of these is in each line of results that is kept, but for those of numbers only
-    b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
-    b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'
-).split(b";")
-_SPEED = compile_later(
-    rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
-    rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"
-    rb"|\bstep[_ ]tim(?:e|ing)|train_runtime|raining time|iter[_ ]time|\btps: |\bstep: \d+, seconds: |steps_per_sec"
-    rb"|^real\s+\d+m|^iter \d+: loss |oken/s\)|(?i:\b(?:step|iter|iteration|epoch)\b.{0,40}?\d.{0,80}?\bloss\b)"
-    rb"|['\"]loss['\"]: |\b(?:[Tt]raining (?:complete|finished)|[Ff]inished training)"
-)
-_KEPT = compile_later(
-    rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(\w+/?s\)|_perf(?![a-z])"
-    rb"|(?:RDMA_\w+|Send|SEND) .{0,30}BW Test|nThread \d+ nGpus|Rank +\d+ .{0,30}Pid +\d+ on |\|[\d.A-Z \t]{3,}GBps \|"
-    rb"|Performance of \w+ on \d+ devices| bandwidth of \w+|^Running \w+\.|^#? *(?:out-of|in)-place"
-    rb"|\d[ \t]+" + TYPES.encode() + rb"(?:[ \t]|$)"  # a row of nccl-tests
-    rb"|\| *[\d.]+[KMGT]?i?B \|| \d+x\d+ +[\d.]+ [un\xc2\xb5m]*s "  # all_reduce_bench, ds_bench
-    rb"|\"coll_perf\"|^\{.*\"bus_bw\""
-)
+_PARTS = {name: text.replace("\n", "").encode() for name, text in read_parts(__file__, "lines.txt").items()}
+_SPEED_WORDS, _WORDS = (_PARTS[name].split(b";") for name in ("speed-words", "words"))
+_SPEED, _KEPT = (compile_later(_PARTS[name].replace("«types»".encode(), TYPES.encode())) for name in ("speed", "kept"))
 _NUMBERS = compile_later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + rb"\s*$")
 """The rest of a wrapped row, a matrix, a row of perftest."""
 _BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
@@ -57,12 +37,7 @@ _SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a t
 
 
 def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a block that may belong to results, with their places from 0.
-
-    Args:
-        text: the lines, with a line end between each two.
-        is_begin: whether the block begins its source, or follows a table.
-    """
+    """Yield the lines of a block that may belong to results, with their places from 0, all near a begin or a table."""
     place = after = 0
     for begin, end, is_sample in _spans(text, is_begin):
         place += text.count(b"\n", after, begin)

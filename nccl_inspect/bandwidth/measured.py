@@ -96,7 +96,11 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
     if ran.ranks < 2:
         return "one rank only"  # copies within a GPU
     machine = facts.platform or platforms.find_by_gpus(ran.names)
-    named = _names(ran, machine)
+    named = set(ran.names)
+    if machine and not named:
+        alike = [entry for entry in platforms.load_platforms().values() if entry.gpu_names and entry.gpu == machine.gpu]
+        same = [entry.gpu_names[0] for entry in alike if entry.nvlink == machine.nvlink]
+        named = {same[0]} if same else {machine.gpu} if machine.gpu and machine.gpu[:2] == "GB" else set()
     figures = [figure for figure in load_figures("published")["figure"] if _fits(figure, facts, ran, machine, named)]
     special = next((figure for figure in figures if "platforms" in figure), None)
     is_domain = any("domain" in figure for figure in figures)
@@ -135,14 +139,6 @@ def _explain_unknown(facts: Facts, ran: Setup) -> str:
     if not ran.names and facts.platform is None:
         return "GPUs unknown (--platform)"
     return f"nothing published for {ran.operation} on {', '.join(sorted(ran.names)) or 'this machine type'}"
-
-
-def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
-    if ran.names or machine is None:
-        return set(ran.names)
-    alike = [entry for entry in platforms.load_platforms().values() if entry.gpu_names and entry.gpu == machine.gpu]
-    same = [entry for entry in alike if entry.nvlink == machine.nvlink]
-    return {same[0].gpu_names[0]} if same else {machine.gpu} if machine.gpu and machine.gpu[:2] == "GB" else set()
 
 
 def _fits(

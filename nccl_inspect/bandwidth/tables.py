@@ -120,7 +120,6 @@ class _Reader:
         self._is_matrix = False
 
     def read(self) -> None:
-        """Find all tables, empty ones as well."""
         place = 0
         source = None
         while place < len(self._lines):
@@ -272,7 +271,6 @@ class _Reader:
                     table.rows.append(Row(size, algbw, busbw, line, place == "in_place", errors, *kind))
 
     def _take_other(self, text: str, line: Evidence) -> None:
-        """Take in what other programs print."""
         for form, pattern in _OTHERS:
             tool = self._table.tool
             if form.get("of", tool) != tool or not (match := pattern.search(text)):
@@ -351,7 +349,11 @@ def _conclude(table: Table) -> None:
     clear = clear or [row for row in table.rows if row.algbw > 0.1]
     ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
     sample = table.rows[-1]
-    shares = [row.size / (row.count * _width(row.type)) for row in table.rows if row.count]
+    shares = []
+    for row in table.rows:
+        bits = re.search(r"64|32|16|8", row.type)
+        width = _FIGURES["bytes"].get(row.type) or (int(bits[0]) // 8 if bits else 4)
+        shares += [row.size / (row.count * width)] if row.count else []
     share = median(shares) if shares else 1
     parts = round(share) if share > 1 + _CLOSE else 1
     checked = [row for row in table.rows if row.errors is not None]
@@ -375,11 +377,6 @@ def _conclude(table: Table) -> None:
         table.ranks = max(listed, 2 if table.operation == "all_reduce" and ratio else listed)
     if table.hosts and table.ranks:
         table.nodes = len(table.hosts) if table.is_whole else -(-table.ranks // max(table.per_node, 1))
-
-
-def _width(dtype: str) -> int:
-    bits = re.search(r"64|32|16|8", dtype)
-    return _FIGURES["bytes"].get(dtype) or (int(bits[0]) // 8 if bits else 4)
 
 
 def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -> str:

@@ -175,11 +175,7 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
 
 
 def execute(then: object = None, program: click.Command = cli, name: str = "nccl-inspect") -> int:
-    """Run the command that the arguments of the process name; return its exit status.
-
-    Args:
-        then: :data:`EXITS_AFTERWARDS` if the process exits afterwards.
-    """
+    """Run the command that the arguments of the process name; return its exit status."""
     settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:
         status = program.main(prog_name=name, terminal_width=_width(), **settings)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -19,53 +21,13 @@ from nccl_inspect.util.wording import capitalize
 Row = tuple[str, str]
 
 
-def _read_groups(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return titles with the names of each, from a title and a colon on each line; without names it has all others."""
-    lines = (line.partition(":") for line in text.strip().splitlines())
-    return tuple((title, tuple(names.split())) for title, _, names in lines)
-
-
-GROUPS = _read_groups("""
-Options:
-Jobs: job run
-Filters: rank host scope transport verdict finding state differs slowest limit communicator channel kind category \
-search dialect pid level only-nccl memory sizes since
-Collecting: selector namespace context timeout dry-run keep
-Output: format brief export matrix by output out overwrite map report only indent all-columns verbose quiet no-color \
-metrics store
-Judging: policy learn force strict fail-on exit-on on-exit exit-code select ignore
-Machine and settings: topology platform image config no-config
-Serving: root
-Reading: until-end interval settle stall ras together jobs cluster max-unpacked progress
-Help: help version
-""")
-"""Options by purpose, in the order of the help."""
-COMMANDS = _read_groups("""
-First: summarize paths explain
-Questions: hosts nics env ranks bandwidth timings memory topology traffic
-Comparing and checking: diff check
-Many jobs: fleet add report query
-While a job runs: run watch collect
-Lines of a log: annotate events anonymize
-Assistants: mcp
-About this program: rules grammar completion help
-Other commands:
-""")
-"""Commands by purpose, in the order of the help."""
-LOG = (
-    "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, the default "
-    "if something is piped in. gzip, bzip2, xz and zstd are decompressed. Several LOGs may be parts of one job or "
-    "hold several jobs; unreadable ones are skipped with a warning."
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+GROUPS, COMMANDS = (
+    [(title, tuple(names.split())) for title, names in _TEXTS[kind].items()] for kind in ("options", "commands")
 )
+"""Options and commands by purpose, in the order of the help."""
+LOG: str = _TEXTS["log"]
 FOUND = 1
-STATUSES = {
-    0: "Done.",
-    FOUND: "A finding at or above --fail-on, or, if it is given, a failed job.",
-    2: "Usage error, or the output cannot be written.",
-    3: "No readable input, or no NCCL line in it.",
-    130: "Ctrl-C (143: SIGTERM); what was read so far is reported.",
-}
-GATE = "No readable input, or no NCCL line in it; with --fail-on also: part of the input could not be read."
 _INPUTS = ("logs", "log", "before")
 _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"
@@ -136,7 +98,8 @@ def statuses(command: click.Command) -> list[Row]:
     is_gate = any(_long_name(parameter) == "fail-on" for parameter in command.params)
     reads = any(parameter.name in _INPUTS for parameter in command.params)
     usual = (0, 2, *((1,) if is_gate else ()), *((3, 130) if reads else ()))
-    meanings = {status: STATUSES[status] for status in usual} | ({3: GATE} if is_gate else {})
+    meanings: dict[int, str] = {status: _TEXTS["statuses"][f"{status}"] for status in usual}
+    meanings |= {3: _TEXTS["statuses"]["gate"]} if is_gate else {}
     sentence = next((part for part in _full_text(command).split("\n\n") if part.startswith(_STATUS)), "")
     parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
     own = zip(map(int, parts[1::2]), parts[2::2], strict=True)

@@ -217,12 +217,7 @@ class Grid(Frozen):
 
 
 def make_grid(paths: Selection, among: Selection, by: str | None) -> Grid:
-    """Return the paths by their ends.
-
-    Args:
-        among: all paths of the job.
-        by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
-    """
+    """Return the paths by their ends, of all paths of the job: by rank, and by host if there are many ranks."""
     ranks = paths.ends()
     by = by or ("rank" if len(ranks) <= _FOLD_ABOVE else "host")
     cells: dict[tuple[str, str], dict[PathClass, int]] = {}
@@ -305,11 +300,7 @@ _Worst = Mapping[tuple[str, str], tuple[tuple[int, ...], str]]
 
 
 def fold_hosts(shown: Grid, width: int) -> tuple[list[str], list[str]]:
-    """Return the lines of the matrix of hosts, and its legend.
-
-    Args:
-        width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
-    """
+    """Return the matrix of hosts and its legend; if it does not fit, hosts that look alike and neighbors are folded."""
     worst: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {}
     for pair, kinds in shown.cells.items():
         kind = max(kinds, key=_rank_badness)

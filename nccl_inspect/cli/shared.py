@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import field
 from functools import wraps
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -60,35 +61,33 @@ def exit_quietly() -> NoReturn:
 class Output(Frozen):
     """Holds where a report goes, and how it looks."""
 
-    target: str
-    style: Style
+    target: str = "-"
+    style: Style = field(default_factory=Style)
 
     def write(self, text: str) -> None:
-        """Write a report as :func:`write_lines` does."""
-        write_lines(text.removesuffix("\n").split("\n"), self.target)
+        """Write a report."""
+        self.write_lines(text.removesuffix("\n").split("\n"))
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Write lines as :func:`write_lines` does."""
-        write_lines(lines, self.target)
-
-
-def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output."""
-    if target not in atomic_files.STDOUT:
-        atomic_files.write_lines(target, "-o", lines)
-        return
-    try:
-        stream, encoding, errors = atomic_files.standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
-        for line in lines:
-            stream.write(f"{line}\n".encode(encoding, errors))
-        stream.flush()
-    except BrokenPipeError:
-        exit_quietly()
-    except OSError as error:
-        redirect_to_devnull(sys.stdout)
-        raise NcclInspectError(
-            f"standard output: {error.strerror}", "free space there, or name a file with -o"
-        ) from None
+        """Write lines as they come, to a file or to standard output."""
+        if self.target not in atomic_files.STDOUT:
+            atomic_files.write_lines(self.target, "-o", lines)
+            return
+        try:
+            stream, encoding, errors = (
+                atomic_files.standard_output(),
+                sys.stdout.encoding,
+                sys.stdout.errors or "strict",
+            )
+            for line in lines:
+                stream.write(f"{line}\n".encode(encoding, errors))
+            stream.flush()
+        except BrokenPipeError:
+            exit_quietly()
+        except OSError as error:
+            redirect_to_devnull(sys.stdout)
+            hint = "free space there, or name a file with -o"
+            raise NcclInspectError(f"standard output: {error.strerror}", hint) from None
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -306,13 +305,6 @@ output_options = together(
         verbose=False,
     ),
 )
-append_option = click.option(
-    "--store",
-    metavar="DIR|URL",
-    type=FILE,
-    default="",
-    help="When the job is over, append it to this store of 'nccl-inspect fleet'.",
-)
 
 
 def verbose_option(words: str) -> Callable[[_Command], _Command]:
@@ -400,11 +392,7 @@ _KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under suc
 
 
 def format_option(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:
-    """Add --format; the default is the format of the suffix of FILE, else the first name.
-
-    Args:
-        load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
-    """
+    """Add --format; the default is the format of the suffix of FILE, or of one of its ``SUFFIXES``, else the first."""
     choices = tuple(names)
 
     def choose_format(ctx: click.Context, option: click.Parameter, value: str) -> str:
@@ -451,11 +439,7 @@ def finding_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
-    """Add --rank and --host; they become the argument ``places``.
-
-    Args:
-        of_ranks: help of --rank: ``Only paths from or to these ranks``.
-    """
+    """Add --rank and --host with their helps; they become the argument ``places``."""
 
     named = f"{on_hosts}: name, glob or node-[01-16]."
     return together(
@@ -476,11 +460,7 @@ _OTHER_COMPRESSIONS = (".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst")
 
 
 def check_target(ctx: click.Context) -> str:
-    """Return the file of ``-o``, which is to be written; empty for standard output.
-
-    Raises:
-        NcclInspectError: before anything is read, if it asks for a compression that is not there, or is an input.
-    """
+    """Return the file of ``-o``, empty for standard output; refuse an input, and compressions but gzip."""
     target = str(ctx.params["output"])
     path = PurePath(target)
     if path.suffix.lower() in _OTHER_COMPRESSIONS:

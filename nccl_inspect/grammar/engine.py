@@ -14,11 +14,10 @@ from itertools import chain, repeat
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.grammar.notation import Value
 from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.text import DIGITS, decode, encode
+from nccl_inspect.util.text import DIGITS, decode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
@@ -286,9 +285,3 @@ def find_layer(dialect: str, name: str) -> Layer:
     """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
     production = load_grammar().find(dialect, name)
     return production.layer if production else Layer.RESOURCE
-
-
-def read_unlisted(event: events.Event, name: str) -> Value:
-    """Return a field that events do not list (``__name``), read from the message again."""
-    production = load_grammar().find(event.dialect, event.production)
-    return ((production and production.read(encode(event.message))) or {}).get(name)

@@ -16,6 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import encode
 
 FLUSHED = 5  # the status of transfers that were aborted because an earlier one failed
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)  # signals with which launchers and users end processes that did not fail
@@ -96,7 +97,11 @@ def value(notice: Notice, name: str) -> Any:
     """Return a field of a statement; None if it has no such field."""
     if not isinstance(notice.event, events.Notice):
         return None
-    found = engine.read_unlisted(notice.event, name) if name.startswith("__") else dict(notice.event.values).get(name)
+    if name.startswith("__"):
+        production = engine.load_grammar().find(notice.event.dialect, notice.event.production)
+        found: Any = ((production and production.read(encode(notice.event.message))) or {}).get(name)
+    else:
+        found = dict(notice.event.values).get(name)
     if name != "error" or not isinstance(found, str) or not found[-1:].isdigit():
         return found
     # An error of the system may be a mere number: -110, error 111. Results of NCCL are below 8.

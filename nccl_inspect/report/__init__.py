@@ -6,8 +6,8 @@ format. ``SUFFIXES`` are those of its files that differ from this name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.util.discovery import package
 from nccl_inspect.util.records import Frozen
@@ -25,6 +25,13 @@ class Style(Frozen):
     tight: int = 0  # how much of a long text is left to `verbose`, from nothing to 3
     indent: bool = False  # whether to indent a document for programs
     only: frozenset[str] = frozenset()  # the fields to write to such a document; all if empty
+
+
+class Format(NamedTuple):
+    """A format of an extra, with the suffixes of its files that differ from its name."""
+
+    render: Callable[..., str]
+    SUFFIXES: tuple[str, ...] = ()
 
 
 _SHARED = ("brief", "digest", "jobs", "picture", "tables", "words")

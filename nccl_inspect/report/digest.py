@@ -99,11 +99,7 @@ def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
-    """Yield unused evidence and the reasons; files of the same kind and reason together.
-
-    Args:
-        short: without folders and without "not used", which the label of the row says.
-    """
+    """Yield unused evidence and the reasons, files of the same kind and reason together; in short without folders."""
     groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
         name = names[0].rpartition("/")[2] if short else names[0]
@@ -435,10 +431,8 @@ def _sources(job: Job) -> str:
 def _setting(setting: Setting) -> str:
     """Return a variable with its value; who has it, where that are not all, and who put it there, if not the user."""
     about = [] if setting.source == "environment" else [setting.source]
-    if setting.ranks:
-        about.append(ranks_word(setting.ranks))
-    elif setting.ranks is not None:
-        about.append(some_names(setting.hosts, 2))
+    if setting.ranks is not None:
+        about.append(ranks_word(setting.ranks) if setting.ranks else some_names(setting.hosts, 2))
     return f"{setting.name}={setting.value}" + (f" ({', '.join(filter(None, about))})" if any(about) else "")
 
 
@@ -627,11 +621,7 @@ _BESIDE = ("setting", "version")
 
 
 def make_head(job: Job, is_now: bool = False) -> Head:
-    """Return the head of a judged job.
-
-    Args:
-        is_now: also state the age of the last line; documents must not depend on the time of the report.
-    """
+    """Return the head of a judged job; documents, which must not depend on the time of the report, state no age."""
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)
@@ -649,7 +639,10 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     clue = next(filter(_is_end, job.findings), None) if is_open else None
     located = next(_list_located(lead, job), lead) if lead else clue
     index = Places(job)
-    ranks = _list_missed(job) if clue and located is clue else None  # the others only wait for them
+    ranks, wait = None, job.waiting
+    if clue and located is clue and wait and 0 < len(wait.missing) < len(wait.waiting):
+        # The few that have not begun, for whom the others wait; none where their numbers are those of a group.
+        ranks = wait.missing if wait.nranks == job.world_size else []
     if ranks is None:
         ranks = culprit_ranks(located) if located else notice.ranks if notice else []
     places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
@@ -669,14 +662,6 @@ def make_head(job: Job, is_now: bool = False) -> Head:
         do=step or (clue.confirm if clue else ""),
         places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
-
-
-def _list_missed(job: Job) -> list[int] | None:
-    """Return the few ranks that have not begun where the log ends; none where their numbers are those of a group."""
-    wait = job.waiting
-    if not (wait and 0 < len(wait.missing) < len(wait.waiting)):
-        return None
-    return wait.missing if wait.nranks == job.world_size else []
 
 
 def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:

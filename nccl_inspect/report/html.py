@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
@@ -36,13 +36,13 @@ from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.report import Style, digest, jobs, picture
 from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, fit_table, gdr_word, make_cells, rows_by_kind
+from nccl_inspect.report.words import environment
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
-from nccl_inspect.util.text import escape_controls
-from nccl_inspect.util.wording import STATES, count, ranges
+from nccl_inspect.util.wording import STATES, ranges
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    pass
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,14})")
 """What a script reads as a number and writes as the same digits; ``00`` is two of them."""
@@ -168,7 +168,7 @@ def _comm(view: picture.View) -> dict[str, Any]:
         "rings": [
             {
                 "channels": picture.channel_words(shape.channels),
-                "ranks": pack_numbers(map(_number, shape.ranks)),
+                "ranks": pack_numbers(-1 if rank is None else rank for rank in shape.ranks),  # the log may not have it
                 "cut": bool(cut & set(shape.channels)),
             }
             for shape in view.rings
@@ -184,12 +184,8 @@ def _comm(view: picture.View) -> dict[str, Any]:
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
     """Return rows by their first column; the order of those that share it stays."""
-    ordered = sorted((tuple(map(_number, row)) for row in rows), key=itemgetter(0))
+    ordered = sorted(([-1 if rank is None else rank for rank in row] for row in rows), key=itemgetter(0))
     return [pack_numbers(row[at] for row in ordered) for at in range(width)]
-
-
-def _number(rank: int | None) -> int:
-    return -1 if rank is None else rank  # the log may not have it
 
 
 _FOLD_ABOVE = 128  # ranks above which the time line has one row for each host
@@ -204,19 +200,24 @@ PHASES = (  # from, to, the class of the bar, and what happens there
 MARKS = ("first", "started", "completed", "connected", "ended")
 
 
-_MAX_PLOTS, _LABELS = 6, 8
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
+_MAX_PLOTS, LABELS = 6, 8
+LEFT, RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210  # of a plot
+
+
+def draw_scale(most: float) -> tuple[Callable[[float], float], list[float]]:
+    """Return what gives the height of a number in a plot, and the numbers on its scale."""
+    step = 10 ** math.floor(math.log10(most / 2))
+    step *= 5 if most / step > 2 * LABELS else 2 if most / step > LABELS else 1
+    scale = [number * step for number in range(int(most / step) + 1)]
+    return lambda number: round(_BOTTOM - number / most * (_BOTTOM - _TOP), 1), scale
 
 
 def _make_plot(entry: Measured) -> dict[str, Any]:
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
-    most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
+    scale_rate, scale = draw_scale(max(entry.expected_high or 0, entry.measured_gbps) * 1.05)
 
     def scale_size(size: int) -> float:
-        return round(_LEFT + (math.log2(size) - first) / (last - first) * (_RIGHT - _LEFT), 1)
-
-    def scale_rate(gbps: float) -> float:
-        return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
+        return round(LEFT + (math.log2(size) - first) / (last - first) * (RIGHT - LEFT), 1)
 
     points = []
     for row in entry.sizes:
@@ -226,9 +227,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     if entry.expected_low and entry.expected_high:
         top = scale_rate(entry.expected_high)
         band = top, round(scale_rate(entry.expected_low) - top, 1) or 1
-    step = 10 ** math.floor(math.log10(most / 2))
-    step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
-    every = max(1, -(-len(entry.sizes) // _LABELS))
+    every = max(1, -(-len(entry.sizes) // LABELS))
     source = entry.expected_source or ""
     return {
         "caption": bandwidth.describe_measurement(entry),
@@ -236,7 +235,7 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
         "line": " ".join(f"{x},{y}" for x, y, *_ in points),
         "points": points,
         "band": band,
-        "rates": [(scale_rate(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        "rates": [(scale_rate(number), f"{number:g}") for number in scale],
         "sizes": [(scale_size(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
         "source": source if source.startswith("http") else "",  # the page that states what is expected
     }
@@ -329,7 +328,6 @@ SUFFIXES = ("htm",)
 _PAGE = Path(__file__).parent / "page"
 _ANSWERS = {"hosts": answers.HOSTS, "nics": answers.NICS, "env": answers.ENV, "ranks": answers.RANKS}
 """The tables that commands also print."""
-_URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
 
 def render(job: Job, style: Style) -> str:
@@ -393,32 +391,3 @@ def page_look(verdict: str) -> dict[str, Any]:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-@cache
-def environment(folder: Path) -> Environment:
-    """Return what templates in a folder are rendered with: text is escaped, and shown without control characters."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    made = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        # What is marked as safe stays as it is.
-        finalize=lambda it: escape_controls(it) if isinstance(it, str) and not hasattr(it, "__html__") else it,
-    )
-    made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
-    made.tests.update(sentence=remedies.is_sentence)
-    return made
-
-
-def _link_addresses(text: str) -> Any:
-    """Return text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
-    from markupsafe import Markup, escape
-
-    parts = _URL.split(escape_controls(text))
-    parts[::2] = [str(escape(text)) for text in parts[::2]]
-    parts[1::2] = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
-    return Markup("".join(parts))  # noqa: S704

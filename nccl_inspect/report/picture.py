@@ -76,12 +76,7 @@ class View(Frozen):
 
 
 def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
-    """Return the communicators to draw.
-
-    Args:
-        wanted: their names; all when empty. A log without any gives one view of its connections.
-        channels: only these; all when empty.
-    """
+    """Return the communicators to draw, all or some; a log without any gives a view of its connections."""
     names, paths = list(wanted), _Paths(job, list(channels))
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     if comms or names or not job.paths:

@@ -6,11 +6,18 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.report import Style
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut, escape_controls
+from nccl_inspect.util.wording import count, ranges
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 PAGE_WIDTH = 120  # width of the Markdown pages
@@ -39,12 +46,7 @@ def verdict_color(verdict: str) -> str:
 
 
 def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, deeper: int = 0) -> list[str]:
-    """Return a labelled paragraph, wrapped to the width: the label in a column of its own.
-
-    Args:
-        label: may be empty.
-        deeper: more indent of all lines but the first.
-    """
+    """Return a paragraph behind a label, which may be empty, wrapped to the width: the label in a column of its own."""
     lead = " " * indent + label.ljust(hang)
     if style.width < NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
@@ -124,9 +126,26 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
+_URL = compile_later(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
+_BEGINS_BLOCK = compile_later(r"^(\d*)([-+=.)])")
+"""What starts a list or underlines a heading, at the start of a paragraph."""
 _MAX_LINE = 500  # characters of a line of evidence, unless verbose: an issue holds 65,536 in all
 _SPECIAL = compile_later(r"[\\`*_{}\[\]<>|~&$#]")
 _CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
+
+
+def render_markdown(template: Path, **context: Any) -> str:
+    """Return the Markdown that a template makes; several empty lines are one, and its filters escape text."""
+    pages = environment(template.parent).overlay(autoescape=False, finalize=None)
+    pages.filters |= {
+        "code": code_span,
+        "folded": folded_lines,
+        "paragraph": lambda text: _BEGINS_BLOCK.sub(r"\1\\\2", text),
+        "step": step_item,
+        "table": lambda rows, head: markdown_table(head, (list(map(escape_markdown, row)) for row in rows)),
+        "text": escape_markdown,
+    }
+    return re.sub("\n{3,}", "\n\n", pages.get_template(template.name).render(context)).strip("\n") + "\n"
 
 
 def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:
@@ -165,3 +184,32 @@ def code_span(text: str) -> str:
 
 def _ticks(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
+
+
+@cache
+def environment(folder: Path) -> Environment:
+    """Return what templates in a folder are rendered with: text is escaped, and shown without control characters."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # What is marked as safe stays as it is.
+        finalize=lambda it: escape_controls(it) if isinstance(it, str) and not hasattr(it, "__html__") else it,
+    )
+    made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
+    made.tests.update(sentence=is_sentence)
+    return made
+
+
+def _link_addresses(text: str) -> Any:
+    """Return text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
+    from markupsafe import Markup, escape
+
+    parts = _URL.split(escape_controls(text))
+    parts[::2] = [str(escape(text)) for text in parts[::2]]
+    parts[1::2] = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
+    return Markup("".join(parts))  # noqa: S704

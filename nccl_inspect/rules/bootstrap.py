@@ -17,7 +17,7 @@ from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import list_words, some_names
+from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""

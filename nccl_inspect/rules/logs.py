@@ -15,7 +15,7 @@ from nccl_inspect.model.inventory import Measured
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import count
+from nccl_inspect.util.wording import count, list_words
 
 
 def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
@@ -243,7 +243,7 @@ def bandwidth_uneven(facts: Facts) -> Iterator[Hit]:
         "several": len(worst.dips) > 1,
         "peak": bandwidth.rate_text(before.gbps),
         "size": bandwidth.size_text(before.size),
-        "dips": bandwidth.describe_dips(worst),
+        "dips": list_words(f"{bandwidth.rate_text(d.gbps)} GB/s at {bandwidth.size_text(d.size)}" for d in worst.dips),
         "several nodes": (worst.nodes or 2) > 1,
     }
     lines = [before.line, *(dip.line for dip in worst.dips)]

@@ -23,7 +23,7 @@ from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import list_words, strip_stop
+from nccl_inspect.util.wording import list_words
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _OF_CALLS = (*COMPARED, "left-communicator")
@@ -203,7 +203,7 @@ class Story:
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
         what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
-        what = f"{strip_stop(what)}{order}" if order else what
+        what = f"{what.removesuffix('.')}{order}" if order else what
         calls = group_sets((event.operation, actor) for one, event in waits for actor in one.actors)
         if len(calls) > 1:
             each = list_words([f"{name_of(actors)} for {operation}" for operation, actors in calls.items()], limit=3)

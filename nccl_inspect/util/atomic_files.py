@@ -32,14 +32,11 @@ _LEVEL = 6
 
 @contextmanager
 def open_replacement(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of ``target`` at the end; after an error all is as it was before.
+    """Yield a file that takes the place of the target of an option; after an error all is as it was before.
 
-    A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be
-    made are written to directly: to take their place would change what they are.
-
-    Args:
-        option: the option that named it, for errors.
-        mode: its permissions, of which the umask takes some away; None for those of the file that is replaced.
+    A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be made
+    are written to directly: to take their place would change what they are. Without a mode, that of the file that is
+    replaced stays.
     """
     path = Path(os.path.realpath(target))
     try:

@@ -21,12 +21,7 @@ def settings_file(folder: Path) -> Path | None:
 
 
 def modules(package_file: str, *parts: str) -> list[str]:
-    """Return the names of the modules beside a package's ``__init__.py``, in order.
-
-    Args:
-        package_file: the ``__file__`` of the package.
-        parts: modules that are shared by the others and none of them.
-    """
+    """Return the names of the modules beside a package's ``__init__.py``, in order, without those that others share."""
     names = (entry.name[:-3] for entry in os.scandir(Path(package_file).parent) if entry.name.endswith(".py"))
     return sorted(name for name in names if not name.startswith(("__init__", "cli_")) and name not in parts)
 

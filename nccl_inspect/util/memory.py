@@ -17,11 +17,7 @@ _reserve: list[bytes] = []
 
 @contextmanager
 def pause_collector(for_good: bool = False) -> Iterator[None]:
-    """Look for no cyclic garbage while this is entered: reading makes none, and looking takes up to half of it.
-
-    Args:
-        for_good: whether the process ends soon after, so that nothing is to look any more.
-    """
+    """Look for no cyclic garbage while this is entered, or for good: reading makes none, and looking takes long."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -10,13 +10,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from nccl_inspect.util.interruption import PROCESS, hold_signals, leave_to_parent
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
 
 _ALIGNED = 64  # columns of numbers begin at a multiple of this many bytes, as those that are made here do
 _NUMBER = 8  # bytes of a number in a file
@@ -60,16 +56,11 @@ class Helpers:
         self._end()
 
     def start(self, work: Callable[..., object], *values: object) -> Helper:
-        """Start a process.
-
-        Args:
-            work: a function of a module; what it gives can be pickled.
-        """
+        """Start a process that calls a function of a module; what it gives can be pickled."""
         with hold_signals():
-            try:
-                helper: Helper = _Fork(work, values) if can_fork() else _Spawned(work, values)
-            except OSError:  # no process or memory is to be had
-                helper = Helper()
+            helper = Helper()
+            with suppress(OSError):  # no process or memory is to be had
+                helper = _Fork(work, values) if can_fork() else helper
             self._started.append(helper)
         return helper
 
@@ -118,37 +109,6 @@ class _Fork(Helper):
             with self._file, suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
                 self._wait_for_end()
-
-
-class _Spawned(Helper):
-    """A new process, where no fork is possible."""
-
-    def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
-        from multiprocessing import get_context  # forks need none
-
-        context = get_context("spawn")
-        self._connection, theirs = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(target=_send, args=(work, values, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def result(self) -> Any:
-        try:
-            return self._connection.recv()
-        except (EOFError, OSError):
-            return None
-        finally:
-            self._process.join()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-
-def _send(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
-    leave_to_parent()
-    with suppress(BrokenPipeError):  # nobody is there any more
-        connection.send(work(*values))
 
 
 def _write(file: BinaryIO, result: object) -> None:

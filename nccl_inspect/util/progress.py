@@ -18,11 +18,7 @@ _REDRAW = 0.1
 
 
 class Bar:
-    """A progress bar on stderr, shown when the input proves to be long.
-
-    Args:
-        wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
-    """
+    """A progress bar on stderr, shown at once or never, or on a terminal when the input proves to be long."""
 
     def __init__(self, wanted: bool | None, label: str = "reading") -> None:
         self._label = label

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 MASK = "***"
 _KEYS = (  # words before `key` that make it a secret: `API_KEY`, `accessKeyId`, `s3.secret.key`
@@ -27,66 +28,24 @@ _WORD = (
     rf"(?:(?i:secret|passw(?:or)?d|passphrase|credential|webhook|access_?signature|(?:{'|'.join(_KEYS)})[._-]?key)"
     rf"|(?<=[A-Za-z0-9]_)(?i:pwd)(?![A-Za-z])|(?<=[A-Z0-9]_)PASS(?![A-Za-z])|{_TOKEN})"
 )
-_NAME = r"[\w.-]{0,40}"  # the rest of a name: limited, so that a line of any length takes a time that is linear in it
-_SECRET_NAME = _WORD + _NAME
-_QUOTE = r"""(?:\\{0,3}["'])?"""  # a quote, which strings of JSON in JSON escape
-_IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
-_VALUE = (
-    r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|''|'\"'\"')*"
-    r"|(?!(?:[|>][-+\d]*|[{\[])(?:\s|$))(?:[^\s\"'\\]|\\(?![\"'nrtu])|(?<=[^\s\"'=:])[\"'](?=[^\s,;:)\]}\"'<>]))+(?<![,;)\]}]))"
-)
-"""In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
-_COUNT = r"(?![\d.,]+[kKMB]?(?![\w/+=-])|(?i:true|false|none|null)\b|<)"
+_SECRET_NAME = _WORD + r"[\w.-]{0,40}"
+"""The rest of a name is limited, so that a line of any length takes a time that is linear in it."""
 _OPENED = re.compile(r"\\*[\"']")
 _SHORT = 4  # characters below which a secret is not looked for inside other text
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Return where secrets stand; most logs never need these, and compiling them takes a while."""
-    named = rf"(?i:name|key|variable){_QUOTE}[ \t]*[:=][ \t]*{_QUOTE}{_NAME}?{_SECRET_NAME}{_QUOTE}"
-    until = r"(?:(?!\bname\b)[^\n{}]){0,120}?(?:\n(?:(?!\bname\b)[^\n]){0,200}?)?(?<![\w-])"
-    sources = (
-        rf"{_SECRET_NAME}(?: set| reset| environment variable)(?: (?:by|from) environment)? to (?P<value>.+)",
-        rf"(?!{_TOKEN}){_SECRET_NAME}{_QUOTE}\]?(?:{_IS}|[ \t]+\|[ \t]+){_VALUE}",
-        rf"{_TOKEN}{_NAME}{_QUOTE}\]?(?:{_IS}|[ \t]+\|[ \t]+){_COUNT}{_VALUE}",
-        rf"{_SECRET_NAME}\\{{0,3}}[\"'][ \t]*,[ \t]*(?=\\{{0,3}}[\"'][^\"'\n]{{0,200}}\d){_VALUE}",
-        rf"--{_NAME}(?:{_SECRET_NAME}|(?i:[_-]key))(?:=|[ \t]{{1,4}})(?!-){_COUNT}{_VALUE}",
-        r"(?i:[a-z]_(?:key|token|secret|passw(?:or)?d)[ \t]{1,4})(?!0x)"
-        r"(?P<value>(?=[\w+/-]{0,80}\d)(?=[\w+/-]{0,80}[A-Za-z])[\w+/-]{10,}={0,2})",
-        r"(?i:key|token|secret|passw(?:or)?d|passphrase)[ \t](?!0x)"
-        r"(?P<value>(?=[\w+/-]{0,80}\d)[\w+/-]{16,}={0,2})",
-        rf"\b{named}{until}(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}",
-        rf"(?<![\w-])(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}{until}{named}",
-        r"""(?i:(?P<quote>["'])(?:proxy-)?authorization\b[ \t]*:[ \t]*)(?P<value>(?:(?!(?P=quote)).)+)""",
-        r"(?i:(?<![\"'])\bauthorization|[\"']authorization[\"'])\s*[=:]\s*(?![\"'])(?P<value>.+)",
-        rf"(?i:\bauthorization\b)[\"']?\s*[=:]\s*(?=[\"']){_VALUE}",
-        r"(?i:\bbearer)[ \t]+(?!(?i:tokens?|auth\w*)\b)(?P<value>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{3,}|[\w.~+/=-]{8,})",
-        r"(?i:\bbasic)[ \t]+(?P<value>(?=[\w+/]{0,200}[\d=])[\w+/]{4,}={0,2})",
-        r"(?i:\b(?:set-)?cookie[ \t]*[:=])[ \t]*(?P<value>.+)",
-        rf"[\"']auth[\"']?[ \t]*:[ \t]*(?=\\*[\"']){_VALUE}",
-        r"://[^\s/:@]{0,80}:(?P<value>[^\s/]+|(?!\d{1,5}/)[^\s@\"'<>]{1,200})@",
-        r"://(?P<value>[^\s/:@]{20,})@",
-        r"(?i:[?&;](?:sig|signature|[\w-]{1,20}-signature)=|\bsig(?:nature)?=(?=[\w%+/=.~-]{16}))(?P<value>[^\s&\"'<>]+)",
-        rf"\bcurl\b[^\n|;]{{0,500}}?[ ](?:-\w{{0,8}}[uU]|--user)[ =]{{0,2}}[\"']?[^\s:\"']{{1,80}}:{_VALUE}",
-        r"\bcurl\b[^\n|;]{0,500}?[ ](?:-\w{0,8}[uU]|--user)[ =]{0,2}(?P<quote>[\"'])[^\s:\"']{1,80}:"
-        r"(?P<value>(?:(?!(?P=quote)).)+)",
-        rf"(?m:^[ ]*(?:-[ ])?[\"']?{_NAME}?(?!{_TOKEN}){_SECRET_NAME}[\"']?:[ ]+)(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
-        rf"\b{named}[ \t\r]*\n(?:(?!\bname\b)[^\n]){{0,200}}?(?<![\w-])value:[ ]+(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
-        rf"--proxy-user[ =][\"']?[^\s:\"']{{1,80}}:{_VALUE}",
-        rf"\b(?:mysql|mariadb)\w*\b[^\n|;]{{0,500}}?[ ]-p(?=[^\s-]){_VALUE}",
-        rf"\b(?:sshpass|login)\b[^\n|;]{{0,500}}?[ ]-p[ =]{{0,2}}(?!-){_VALUE}",
-        rf"\bldap\w{{3,10}}\b[^\n|;]{{0,500}}?[ ]-w[ ]{{0,2}}(?!-){_VALUE}",
-        rf"\bwandb[ ]login(?:[ ]+(?:-|https?:)\S{{1,80}}){{0,5}}[ ]+(?!-)(?=\S{{0,80}}\d){_VALUE}",
-        rf"\bsetenv[ \t]+{_NAME}?{_SECRET_NAME}[ \t]+{_VALUE}",
-        rf"\b(?:echo|printf)(?:[ ][^\s|]+){{0,9}}?[ ]+(?![\"']?\$){_VALUE}[\"']?[ ]*\|[^\n]{{0,300}}?--password-stdin",
-        rf"\bredis-cli\b[^\n|;]{{0,500}}?[ ]-a[ ]{{1,2}}{_VALUE}",
-        rf"\blogin[ ]\S{{1,80}}[ ]password[ ]{_VALUE}",
-        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<value>[^-]+)",
-        rf"(?m:^(?P<indent>[ ]*)(?:-[ ]+)?[\"']?{_NAME}?{_SECRET_NAME}[\"']?:[ ]*[|>][-+\d]*[ \t\r]*$)"
-        r"(?P<value>(?:\n(?P=indent)[ ]+[^\n]*)+)",
-    )
-    return tuple(map(re.compile, sources))
+    """Return where secrets stand (``secrets.txt``); most logs never need these, and compiling them takes a while."""
+    parts = {"secret": _SECRET_NAME, "token": _TOKEN}
+    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+
+    def fill(pattern: str) -> str:
+        return re.sub("«(\\w+)»", lambda match: parts[match[1]], pattern)
+
+    for name, pattern in re.findall(r"^(\w+): (.+)", text, re.MULTILINE):
+        parts[name] = fill(pattern)
+    return tuple(re.compile(fill(line)) for line in text.split("\n\n")[2].splitlines())
 
 
 def find_spans(text: str) -> list[tuple[int, int]]:

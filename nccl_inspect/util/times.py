@@ -42,10 +42,9 @@ _FORMS = (  # forms of time stamps with their clocks; those without a year get 2
 def moment(text: str | None) -> Moment | None:
     """Return the moment that a time stamp names; None when it is none, or of a form that is not known.
 
-    Args:
-        text: ISO 8601 or nearly so (NCCL 2.26 and later, Kubernetes, Slurm), seconds since 1970 or thousandths,
-            millionths or milliardths of them (CloudWatch, journald, Loki), ``Nov 20 23:13:07`` (syslog),
-            ``Nov 20, 2026 @ 23:13:07.071`` (Kibana) or ``11/20/2026, 11:13:07.071 PM`` (Azure).
+    Known are ISO 8601 or nearly so (NCCL 2.26 and later, Kubernetes, Slurm), seconds since 1970 or thousandths,
+    millionths or milliardths of them (CloudWatch, journald, Loki), ``Nov 20 23:13:07`` (syslog), ``Nov 20, 2026 @
+    23:13:07.071`` (Kibana) and ``11/20/2026, 11:13:07.071 PM`` (Azure).
     """
     if not text:
         return None

@@ -14,11 +14,7 @@ _LIMIT = 10**9  # no count of anything here is as large
 
 
 class Table:
-    """A table of which each key is asked for; what nobody asked for is unknown.
-
-    Args:
-        where: the name of the table within the file; empty for the file itself.
-    """
+    """A table, within a file or the file itself, of which each key is asked for; what nobody asked for is unknown."""
 
     def __init__(self, file: str, values: dict[str, Any], where: str = "") -> None:
         self.file = file
@@ -90,11 +86,7 @@ class Table:
         return list(self._values)
 
     def close(self) -> None:
-        """Make sure that every key was asked for.
-
-        Raises:
-            NcclInspectError: one was not; the message suggests what may be meant.
-        """
+        """Make sure that every key was asked for: an error about another one suggests what may be meant."""
         for key in self._values:
             if key not in self._known:
                 hint = suggestion(key, self._known) or f"known are {', '.join(self._known)}"
@@ -116,11 +108,7 @@ class Table:
 
 
 def load(path: Path, option: str) -> Table:
-    """Return the tables of a file.
-
-    Args:
-        option: with which a user names it, for errors.
-    """
+    """Return the tables of a file, which users name with an option."""
     import tomllib  # takes time that a run without such a file does not have to spend
 
     try:

@@ -204,11 +204,6 @@ def is_or_are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def strip_stop(words: str) -> str:
-    """Return a text without the full stop at its end, for words that follow."""
-    return words[:-1] if words.endswith(".") and not words.endswith("..") else words
-
-
 def capitalize(words: str) -> str:
     """Return words as the beginning of a sentence."""
     return f"{words[:1].upper()}{words[1:]}"

@@ -230,13 +230,9 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     assert workers.plan_parts(torn.read_bytes(), 4, 1) == []
 
 
-@pytest.fixture(params=["forked", "spawned"])
-def helpers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[processes.Helpers]:
-    """Yield processes of both kinds."""
-    if request.param == "spawned":
-        monkeypatch.setattr(processes, "can_fork", lambda: False)
-    elif not processes.can_fork():
-        pytest.skip("another thread runs")
+@pytest.fixture
+def helpers(forks: None) -> Iterator[processes.Helpers]:
+    """Yield what starts processes."""
     with processes.Helpers() as started:
         yield started
 
@@ -349,6 +345,8 @@ def test_where_no_process_is_to_be_had_all_is_done_here(tmp_path: Path, monkeypa
     def fork() -> int:
         raise BlockingIOError("no more processes")
 
+    monkeypatch.setattr(processes, "can_fork", lambda: False)
+    is_same(sample_data.files("timestamps")[0], 3)
     monkeypatch.setattr(processes, "can_fork", lambda: True)
     monkeypatch.setattr(os, "fork", fork)
     is_same(sample_data.files("timestamps")[0], 3)

@@ -60,7 +60,6 @@ def test_programs_are_installed(installed_environment: Path) -> None:
     done = run(installed_environment / "bin" / "nccl-inspect", "summarize", SAMPLE)
     assert done.stdout.startswith("DEGRADED: "), done.stderr
     assert run(installed_environment / "bin" / "kubectl-nccl", "--help").stdout.startswith("Usage: kubectl nccl ")
-    assert run(installed_environment / "bin" / "kubectl_complete-nccl", "--keep", "").stdout == ":0\n"
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="no man on this machine")

@@ -182,10 +182,8 @@ _HEXADECIMAL = re.compile(r"[a-f]+")
 def log_parts(source: Source) -> Iterator[tuple[list[bytes], bytes, Lines]]:
     """Yield a source part by part: its text, cut so that each piece holds at most one line, and its lines.
 
-    The text has pieces, and what comes after each of them; the lines are as every other command reads them.
-
-    Raises:
-        NoInputError: it cannot be read, or not to its end; what came before that was given.
+    The text has pieces, and what comes after each of them; the lines are as every other command reads them. A
+    NoInputError says that it cannot be read, or not to its end, after what came before that.
     """
     head, data = peek(blocks.raw_blocks(source), blocks.tells)
     reader = blocks.reader_of(head[:HEAD])
@@ -232,11 +230,7 @@ class Anonymizer:
     # First reading
 
     def learn_from(self, source: Source) -> None:
-        """Take names out of a source.
-
-        Raises:
-            NoInputError: it cannot be read, or not to its end.
-        """
+        """Take names out of a source; a NoInputError says that it cannot be read, or not to its end."""
         counts, short = Counts(), Short()
         try:
             for pieces, end, lines in log_parts(source):
@@ -332,11 +326,7 @@ class Anonymizer:
     # Second reading
 
     def blocks(self, source: Source) -> Iterator[bytes]:
-        """Yield whole lines of a source with everything replaced, as they come.
-
-        Raises:
-            NoInputError: it cannot be read, or not to its end; what came before that was given.
-        """
+        """Yield whole lines of a source with everything replaced, as they come, up to where it cannot be read."""
         for pieces, end, _ in log_parts(source):
             text = b"".join([self._line(piece) + end for piece in pieces])
             if _NEXT_LINES.search(text):

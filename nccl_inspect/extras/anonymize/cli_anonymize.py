@@ -246,7 +246,6 @@ class _Job:
 
     @property
     def input_paths(self) -> list[Path]:
-        """Return the files that are read."""
         read = (*self._logs, *(file for file, _ in self._documents))
         return [file.place for file in read if isinstance(file.place, Path)]
 

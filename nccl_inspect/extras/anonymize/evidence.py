@@ -66,11 +66,9 @@ class _Open:
 
 
 class Places:
-    """Knows where the next text stands.
+    """Knows where the next text stands, with the values of ``name`` by the numbers of the mappings.
 
-    Args:
-        names: the values of ``name`` by the numbers of the mappings, from a first reading, since a name may follow the
-            thing that it names.
+    These come from a first reading, since a name may follow the thing that it names.
     """
 
     def __init__(self, names: dict[int, str]) -> None:
@@ -349,12 +347,7 @@ class Evidence:
     # First reading
 
     def learn(self, data: bytes) -> None:
-        """Take the names out of a file.
-
-        Raises:
-            ValueError: it is damaged, so that it cannot be written either.
-            NotOfKindError: it is a log.
-        """
+        """Take the names out of a file; a ValueError says that it is damaged, so that it cannot be written either."""
         if self._kind.start:
             if tools.is_of_job(data):
                 raise NotOfKindError
@@ -403,11 +396,7 @@ class Evidence:
     # Second reading
 
     def blocks(self, data: bytes) -> Iterator[bytes]:
-        """Yield the file with everything replaced.
-
-        Raises:
-            ValueError: it is damaged.
-        """
+        """Yield the file with everything replaced; a ValueError says that it is damaged."""
         remove_names = self._anonymizer.remove_names
 
         def change_text(text: str) -> str:

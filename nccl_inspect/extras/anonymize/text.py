@@ -347,11 +347,7 @@ class Scrubber:
         self._token.cache_clear()
 
     def text(self, text: str, structural: bool = False) -> str:
-        """Return the text with everything replaced.
-
-        Args:
-            structural: whether short common words count as names, too: in what precedes a message.
-        """
+        """Return the text with everything replaced; where it is structural, short common words count as names, too."""
 
         def replace(found: re.Match[str]) -> str:
             way = self._ways.get(found.lastgroup or "")
@@ -461,11 +457,7 @@ class Scrubber:
         return self.replace_in_parts(token, self._distinct)
 
     def replace_in_parts(self, token: str, known: dict[str, str] | None = None) -> str:
-        """Replace the longest names in a word in which they are joined by dots, dashes or underscores.
-
-        Args:
-            known: names with what stands for them; all when left out.
-        """
+        """Replace the longest known names in a word in which they are joined by dots, dashes or underscores."""
         names, parts = self.known if known is None else known, _PARTS.split(token)
         if len(parts) > _MAX_PARTS:
             return token
@@ -526,13 +518,7 @@ def _is_telling(secret: str) -> bool:
 
 
 class Finder:
-    """Finds names in texts, whatever surrounds them.
-
-    Args:
-        names: the table; a name that is a replacement itself is not looked for.
-        categories: of the names that are looked for.
-        is_wanted: decides by category and name.
-    """
+    """Finds names of some categories in texts, whatever surrounds them, but for those that are replacements."""
 
     def __init__(self, names: Names, categories: Iterable[str], is_wanted: Callable[[str, str], bool]) -> None:
         given = {new for entries in names.table.values() for new in entries.values()}
@@ -561,11 +547,7 @@ class Finder:
 
 
 class Remains:
-    """Replaces what is left of names.
-
-    Args:
-        names: the table; names of one word without a digit may be words of a message, and stay.
-    """
+    """Replaces what is left of names; those of one word without a digit may be words of a message, and stay."""
 
     def __init__(self, names: Names) -> None:
         self._finder = Finder(

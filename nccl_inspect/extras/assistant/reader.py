@@ -46,12 +46,7 @@ _TERMINAL = "run 'nccl-inspect summarize' in a terminal"
 
 
 class Folders:
-    """Folders below which files may be read.
-
-    Args:
-        max_entries: files below one folder, or that match one pattern.
-        max_bytes: of all files of one question: a larger log takes longer than assistants wait.
-    """
+    """Folders below which files may be read, up to a number of them in one folder, and of bytes for one question."""
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
         self._roots = {}
@@ -260,12 +255,7 @@ class LogReader:
     async def job(
         self, logs: Sequence[str], wish: JobRequest, tells: Context, visit: Callable[[Job], None] | None = None
     ) -> Job:
-        """Return the job of some logs.
-
-        Args:
-            tells: takes notice of progress.
-            visit: is shown each job of several; they are then read anew.
-        """
+        """Return the job of some logs; where each job of several is to be shown, they are read anew."""
         done, due = 0, time.monotonic() + self._interval
 
         def tell_progress(size: int, total: int | None) -> None:
@@ -280,11 +270,7 @@ class LogReader:
         return await self.run_alone(lambda: self._job(logs, wish, tell_progress, visit))
 
     async def run_alone(self, work: Callable[[], _Result]) -> _Result:
-        """Return what some work in a thread gives, while no other reads; a request that is given up ends it.
-
-        Args:
-            work: is not run in the loop of the server, which answers others meanwhile.
-        """
+        """Return what some work in a thread gives, while no other reads; a request that is given up ends it."""
         self._lock = self._lock or anyio.Lock()  # belongs to the loop
         async with self._lock:
             return await anyio.to_thread.run_sync(work)
@@ -294,7 +280,12 @@ class LogReader:
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        key = (tuple(map(_state, inputs)), wish, topologies)
+        states = ((file.name, file.place and cast(Path, file.place).stat()) for file in inputs)
+        key = (
+            tuple((name, at and (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)) for name, at in states),
+            wish,
+            topologies,
+        )
         if visit is None and (kept := self._kept.get(key)):
             self._kept.move_to_end(key)
             return kept[0]
@@ -315,10 +306,3 @@ class LogReader:
         ):
             self._kept.popitem(last=False)
         return job
-
-
-def _state(file: files.File) -> tuple[str, int, int, int, int]:
-    if file.place is None:
-        return file.name, 0, 0, 0, 0
-    status = cast(Path, file.place).stat()
-    return file.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

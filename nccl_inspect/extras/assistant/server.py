@@ -1,4 +1,4 @@
-"""The MCP server: tools, which read and never write, resources (the rule pages, the message reference), and prompts.
+"""The MCP server: tools, which read and never write, and prompts.
 
 Each public method of :class:`Tools` is a tool: assistants read its docstring, and its annotations are the schemas.
 ``server.toml`` has their titles, and what the parameters mean.
@@ -15,14 +15,14 @@ import inspect
 import json
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import cache, wraps
+from functools import wraps
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, NamedTuple
 
 import anyio.from_thread
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,8 +35,6 @@ from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.extras.gate.formats import chain_words, check_document, diff_document
 from nccl_inspect.extras.gate.policy import STATES, Policy, Worst, read_policy
-from nccl_inspect.grammar import files
-from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import BLOCK
@@ -47,8 +45,6 @@ from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.report import brief, digest
 from nccl_inspect.report.tables import gdr_word, rows_by_kind
 from nccl_inspect.report.words import add_proofs
-from nccl_inspect.scanning import meaning
-from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import cut, decode, escape_controls, read_parts
@@ -106,9 +102,7 @@ def answer(
 ) -> CallToolResult:
     """Return a document that fits, after a text for people, and again as JSON text for clients that take only text.
 
-    Args:
-        rows: the list that the answer is about.
-        drop: other lists, which lose their last entries in turn until all fits.
+    The lists to drop from lose their last entries in turn until all fits.
     """
     values = bound(values)
     if rows:
@@ -397,7 +391,7 @@ class Tools:
         if len(texts) == 1 and (page := explaining.rule_page(texts[0])) is not None:
             name, page = texts[0].strip().lower(), add_proofs(page)
             part = page[offset : offset + MAX_PAGE]
-            place = tell_page(len(page), offset, len(part), f"read nccl-inspect://rules/{name}")
+            place = tell_page(len(page), offset, len(part))
             return answer({"rule": name, "page_text": part, "page": place})
         if len(texts) > MAX_LINES:
             raise NcclInspectError(f"more than {MAX_LINES} lines", "pass fewer; 'summarize' reads whole logs")
@@ -527,63 +521,10 @@ def _lines(source: blocks.Source) -> Iterator[bytes]:
         yield rest
 
 
-# Resources
-
-_SCHEME = "nccl-inspect"
-
-
-def _rules() -> str:
-    lines = ["# Rules"]
-    for category in CATEGORIES:
-        rules = [entry.rule for entry in list_rules() if entry.rule.category == category]
-        lines += [f"\n## {category}\n", *(f"- `{rule.name}` ({rule.severity}): {rule.title}" for rule in rules)]
-    return "\n".join(lines) + "\n"
-
-
-def _rule(name: str) -> str:
-    page = explaining.rule_page(name)
-    if page is None:
-        hint = suggestion(name, [entry.rule.name for entry in list_rules()], 0.6)
-        raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
-    return add_proofs(page)
-
-
-def _messages() -> str:
-    listed = (f"- {_SCHEME}://messages/{'/'.join(names)}: {len(own)}" for names, own in _families().items())
-    return "\n".join(["# Recognized messages\n", *listed]) + "\n"
-
-
-def _family(dialect: str, family: str) -> str:
-    productions = _families().get((dialect, family))
-    if productions is None:
-        raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {_SCHEME}://messages lists them")
-    lines = [f"# {dialect}: {family}"]
-    for production in productions:
-        rule = f"; see the rule {production.rule}" if production.rule else ""
-        printed = f"{meaning.releases(production)}; {meaning.subsystems(production)}; event {production.event}{rule}"
-        lines += [f"\n## {production.name}\n", f"    {production.line}\n", production.says, f"\n{printed}"]
-        lines += [f"\n```text\n{sample}\n```" for sample in list(production.samples)[:1]]
-    return "\n".join(lines) + "\n"
-
-
-@cache
-def _families() -> dict[tuple[str, str], list[Production]]:
-    texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
-    productions = (production for text in texts for production in files.read(*text))
-    families = group_values(((production.dialect, production.family), production) for production in productions)
-    return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
-
-
 # Prompts
 
 TEXTS = {name: text.strip() for name, text in read_parts(__file__, "prompts.txt").items()}
 """The parts of ``prompts.txt``, by their names."""
-
-
-def skill() -> str:
-    """Return the skill for agents that run commands (``SKILL.md``), which says what the prompts say."""
-    text = FilePath(__file__).with_name("skill.md").read_text(encoding="utf-8")
-    return text.replace("{wording}", TEXTS["wording"]).replace("{note}", NOTE)
 
 
 _LOG = "The log of the job: a file, a folder or a glob."
@@ -621,9 +562,6 @@ def make_server(reader: LogReader) -> MCPServer:
     for name, title in says["titles"].items():
         function = _turn_errors(getattr(tools, name), says["parameters"])
         server.add_tool(function, name=name, title=title, description=inspect.getdoc(function), annotations=_READS)
-    for kind, page in (("rules", _rules), ("rule", _rule), ("messages", _messages), ("family", _family)):
-        about = says["resources"][kind]
-        server.resource(about.pop("address"), mime_type="text/markdown", **about)(page)
     server.add_prompt(Prompt.from_function(_hang, **says["prompts"]["hang"]))
     server.add_prompt(Prompt.from_function(_slow, **says["prompts"]["slow"]))
     return server

@@ -141,12 +141,9 @@ class Wanted(Frozen):
 
 
 class Collection:
-    """Runs commands and keeps what they print.
+    """Runs commands and keeps what they print; without a folder it runs nothing and only shows.
 
-    Args:
-        folder: takes the files; None to run nothing and only show.
-        show: takes each command before it runs.
-        seconds: that each command has; those that fetch a log have ten times as long.
+    Each command is shown before it runs, and ends in time; one that fetches a log has ten times as long.
     """
 
     def __init__(self, folder: Path | None, show: Callable[[str], None], seconds: float) -> None:

@@ -30,12 +30,7 @@ def address() -> str:
 
 
 def answer(where: str, form: str, seconds: float) -> bytes:
-    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, within a number of seconds.
-
-    Raises:
-        FormatError: it does not know the format.
-        OSError: nothing listens there, or it does not answer in time.
-    """
+    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, within a number of seconds."""
     host, _, port = where.rpartition(":")
     if not port.isdecimal():
         raise OSError(f"NCCL_RAS_ADDR={where}: not HOST:PORT")

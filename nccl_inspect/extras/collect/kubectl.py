@@ -1,19 +1,18 @@
 """``kubectl nccl JOB``: collects, judges and reports the logs of a job's pods and the evidence beside them.
 
-kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and ``kubectl_complete-nccl`` for completions.
+kubectl runs ``kubectl-nccl`` for ``kubectl nccl``.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
-from contextlib import ExitStack, chdir, suppress
+from contextlib import ExitStack, chdir
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -26,9 +25,6 @@ from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import count
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 PROGRAM = "kubectl nccl"
 _EXAMPLES = """
 Examples:
@@ -39,22 +35,6 @@ Examples:
   kubectl nccl llama --format html -o llama.html
 """
 _MAX_FAILURES = 3
-_ASKED = "--request-timeout=5s"
-
-
-def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem  # only when a shell asks
-
-    within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
-    command = ["kubectl", "get", "jobs,pods", "--output=name", _ASKED, *within]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    except OSError:
-        return []
-    names = (
-        f"{kind.partition('.')[0]}/{name}" for kind, _, name in (line.partition("/") for line in done.stdout.split())
-    )
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.command(
@@ -62,7 +42,7 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
     context_settings={"help_option_names": ["-h", "--help"]},
     short_help="Report on a Kubernetes job from the logs of its pods.",
 )
-@click.argument("name", required=False, default="", metavar="[JOB]", shell_complete=_jobs)
+@click.argument("name", required=False, default="", metavar="[JOB]")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
@@ -120,20 +100,6 @@ def command(
 def main() -> NoReturn:
     """Run the plugin."""
     cli.main(cli.prepare_command(command), PROGRAM)
-
-
-def complete() -> None:
-    """Print completions for kubectl, one per line, then a directive."""
-    from click.shell_completion import ShellComplete
-
-    *words, incomplete = sys.argv[1:] or [""]
-    with suppress(click.ClickException):
-        items = ShellComplete(command, {}, PROGRAM, cli.COMPLETE_VARIABLE).get_completions(words, incomplete)
-        for item in items:
-            if item.type == "plain":
-                click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
-        files = any(item.type != "plain" for item in items)
-        click.echo(":0" if files else ":4")  # of Cobra: 4 is "no names of files"
 
 
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:

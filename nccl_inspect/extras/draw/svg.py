@@ -1,20 +1,22 @@
 """Communicators as a picture: hosts are boxes with their ranks on a circle; above 64 ranks only the hosts are drawn.
 
-The layout is plain arithmetic, so the same log gives the same bytes. One panel for each kind of link (rings, trees),
-one below the other. Links differ in color, dash pattern and a title that browsers show under the pointer.
+The layout is plain arithmetic, so the same log gives the same bytes; ``svg.j2`` writes it. One panel for each kind of
+link (rings, trees), one below the other. Links differ in color, dash pattern and a title that browsers show under the
+pointer. Points are complex numbers.
 """
 
 from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from html import escape
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from nccl_inspect.extras.draw import bundles
 from nccl_inspect.report import Style, picture
+from nccl_inspect.report.words import environment
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
@@ -26,8 +28,6 @@ _SPACE = 76  # between the centers of two ranks on the circle of their host
 _HEAD = 44  # height of a panel's title and of the space below it
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
-_BETWEEN_LEVELS = 90  # columns of a tree leave room for the links between them
-_MAX_TREES = 4
 _CHAR = 7.0  # width of a letter, about
 _LETTER = 10.0  # height of a letter of a label
 _GAP = 3.0  # between a link and its label
@@ -35,7 +35,7 @@ _BEND = 0.13  # how far a link bends, so that both directions can be seen
 
 
 class _Box(NamedTuple):
-    """A host in a panel: points are complex numbers."""
+    """A host in a panel."""
 
     host: str
     ranks: list[int]
@@ -47,84 +47,63 @@ class _Box(NamedTuple):
     def center(self) -> complex:
         return self.corner + complex(self.width, self.height) / 2
 
+    @property
+    def top(self) -> complex:
+        return complex(self.center.real, self.corner.imag)
 
-class _Arrow(NamedTuple):
-    start: complex
-    end: complex
-    look: picture.Look
-    title: str
-    label: str
-    lanes: int = 1
+    @property
+    def name(self) -> str:
+        return escape_controls(self.host)
 
+    @property
+    def words(self) -> str:
+        return f"ranks {ranges(self.ranks)}"
 
-class _Panel(NamedTuple):
-    width: float
-    height: float
-    lines: list[str]
+    @property
+    def room(self) -> int:
+        return int((self.width - _PAD) / _CHAR)  # letters
 
 
 def render(views: Sequence[picture.View], machines: Sequence[Topology], style: Style) -> str:
     """Return an SVG document of its own, without scripts and references."""
-    panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
-    width = max([panel.width for panel in panels] or [300.0])
-    lines, top = [], 0.0
-    for panel in panels:
-        lines += [f'<g transform="translate(0 {top:.0f})">', *panel.lines, "</g>"]
-        top += panel.height
-    others = [name for view in views for name in view.others]
-    if others:
+    panels = [_panel(view, kind) for view in views for kind in view.kinds or [""]]
+    tops = [*accumulate((panel["height"] for panel in panels), initial=0.0)]
+    width, height = max([panel["width"] for panel in panels] or [300.0]), tops[-1]
+    notes = []
+    if others := [name for view in views for name in view.others]:
         note = f"{count(len(others), 'more communicator')}: --communicator NAME, or all of them with --format text"
-        lines.append(_text(complex(_PAD, top + _LINE), note, "small"))
-        width, top = max(width, _text_width(note)), top + 2 * _LINE
+        notes.append((complex(_PAD, height + _LINE), note, "small"))
+        width, height = max(width, len(note) * _CHAR + 2 * _PAD), height + 2 * _LINE
     if not panels:
-        lines.append(_text(_PAD + 24j, "no communicator and no connection in this log", "title"))
-        top = 40
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
-        f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
+        notes.append((_PAD + 24j, "no communicator and no connection in this log", "title"))
+        height = 40
+    pages = environment(Path(__file__).parent)
+    pages.filters["cut"] = cut
+    return (
+        pages.get_template("svg.j2").render(
+            **{
+                "width": f"{width:.0f}",
+                "height": f"{height:.0f}",
+                "i": 1j,
+                "looks": picture.LOOKS,
+                "notes": notes,
+                "pad": _PAD,
+                "node": (_NODE_WIDTH, _NODE_HEIGHT),
+            },
+            described="; ".join(map(picture.view_title, views)) or "nothing to draw",
+            panels=zip(tops, panels, strict=False),
+        )
+        + "\n"
     )
-    described = "; ".join(map(picture.view_title, views)) or "nothing to draw"
-    markers = "".join(
-        f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
-        for look in picture.LOOKS
-    )
-    begin = [head, f"<title>{escape(described)}</title>", _CSS, f"<defs>{markers}</defs>"]
-    return "\n".join([*begin, *lines, "</svg>"]) + "\n"
 
 
-_CSS = """<style>
-.host { fill: #f6f6f6; stroke: #999 }
-.rank { fill: #fff; stroke: #333 }
-.title { font-size: 15px; font-weight: bold }
-.small { font-size: 11px; fill: #333 }
-.mid { text-anchor: middle }
-.label { font-size: 11px; text-anchor: middle; paint-order: stroke; stroke: #fff; stroke-width: 3px }
-.link { fill: none }
-</style>
-<rect width="100%" height="100%" fill="#fff"/>"""
-
-
-def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
-    """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
+def _panel(view: picture.View, kind: str) -> dict[str, Any]:
+    """Draw all links of a kind; hosts are in a grid, folded ones in alternating direction: rings join neighbors."""
     title = picture.view_title(view) + (f": {kind}s" if kind else "")
-    if view.is_folded and kind == "tree":
-        across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
-        for tree in view.trees[:_MAX_TREES]:
-            boxes = []  # from left to right
-            for host, (level, at) in place_hosts(view, tree).items():
-                corner = complex(_PAD + level * across, _HEAD + at * down)
-                boxes.append(_Box(host, view.hosts[host], corner, _HOST_WIDTH, _HOST_HEIGHT))
-            pairs = set(tree.links)
-            of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
-            arrows = _join_hosts(of_tree, kind, boxes)
-            yield _panel(view, boxes, arrows, f"{title} ({picture.channel_words(tree.channels)})", sideways=True)
-        return
-    # Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts.
-    columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
+    columns, size = math.ceil(math.sqrt(len(view.hosts) * 1.4)), (_HOST_WIDTH, _HOST_HEIGHT)
     width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
     if not view.is_folded:
-        reach = 2 * _radius(max(map(len, view.hosts.values()), default=1))
+        size, reach = (_NODE_WIDTH, _NODE_HEIGHT), 2 * _radius(max(map(len, view.hosts.values()), default=1))
         width, height = reach + _NODE_WIDTH + 3 * _PAD, reach + _NODE_HEIGHT + 3 * _PAD + _LINE
     boxes = []
     for n, (host, ranks) in enumerate(view.hosts.items()):
@@ -133,49 +112,37 @@ def _panels(view: picture.View, kind: str) -> Iterator[_Panel]:
             column = columns - 1 - column
         corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
         boxes.append(_Box(host, ranks, corner, width, height))
+    spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
+    arrows, lanes = [], dict.fromkeys(picture.LOOKS, 0)
     if view.is_folded:
-        arrows = _join_hosts(view, kind, boxes)
+        middles = {box.host: box.center for box in boxes}
+        for src, dst, look, links in bundles(view, kind):
+            about = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
+            path, at = _draw_arrow(middles[src], middles[dst], size, len(str(links)))
+            arrows.append((path, look, about, at, str(links)))
+            lanes[look] += links
     else:
-        spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
-        links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
-        differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
-        arrows = []
-        for link in links:
-            label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
-            arrows.append(_Arrow(*ends, picture.find_look(link), picture.describe_link(link), label))
+        drawn = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
+        differ = len({link.channels for link in drawn}) > 1 and view.nranks <= 16
+        for link in drawn:
+            label, look = ranges(link.channels) if differ else "", picture.find_look(link)
+            path, at = _draw_arrow(spots[link.src], spots[link.dst], size, len(label))
+            arrows.append((path, look, picture.describe_link(link), at, label))
+            lanes[look] += 1
     if kind == "ring":
         title += f" ({'; '.join(picture.channel_words(ring.channels) for ring in view.rings[:4])})"
-    yield _panel(view, boxes, arrows, title)
-
-
-def _panel(view: picture.View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
-    lines = [_text(_PAD + 24j, title, "title")]
-    for box in boxes:
-        name, ranks, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
-        lines.append(
-            _rectangle("host", box.corner, f"{box.width:.1f}", f"{box.height:.1f}", 6, f"{name}: ranks {ranks}")
-        )
-        room = int((box.width - _PAD) / _CHAR)
-        lines.append(_text(middle + 15j, cut(name, room), "small mid"))
-        if view.is_folded:
-            lines.append(_text(middle + 34j, cut(f"ranks {ranks}", room), "small mid"))
-    size = (_HOST_WIDTH, _HOST_HEIGHT) if view.is_folded else (_NODE_WIDTH, _NODE_HEIGHT)
-    lines += [_draw_arrow(arrow, size, sideways) for arrow in arrows]
-    if not view.is_folded:
-        for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
-            corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
-            about = ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank))))
-            lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
-            lines.append(_text(at + 4j, str(rank), "mid"))
+    titles = {rank: ", ".join(filter(None, (f"rank {rank}", picture.gpu_words(view, rank)))) for rank in spots}
     loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.corner.imag + box.height for box in boxes), default=_HEAD) + _LINE + loops
-    used = [look for look in picture.LOOKS if any(arrow.look is look for arrow in arrows)]
-    for number, look in enumerate(used):  # the legend
-        y, links = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
-        lines.append(_stroke(f"M{_PAD} {y:.1f} h60", look) + "/>")
-        lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(links, 'link')})", "small"))
-    width = max((box.corner.real + box.width for box in boxes), default=0.0)
-    return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
+    used = [(look, number) for look, number in lanes.items() if number]
+    right = max((box.corner.real + box.width for box in boxes), default=0.0)
+    return {
+        **{"title": title, "is_folded": view.is_folded, "boxes": boxes, "arrows": arrows},
+        "nodes": [] if view.is_folded else [(rank, at, titles[rank]) for rank, at in spots.items()],
+        "legend": [(bottom + n * _LINE, look, count(number, "link")) for n, (look, number) in enumerate(used)],
+        "width": max(right + _PAD, len(title) * 8.6 + 2 * _PAD),
+        "height": bottom + len(used) * _LINE + _PAD,
+    }
 
 
 def _radius(ranks: int) -> float:
@@ -189,107 +156,21 @@ def _rank_points(box: _Box) -> dict[int, complex]:
     return {rank: middle + cmath.rect(_radius(number), start + step * n) for n, rank in enumerate(box.ranks)}
 
 
-def _join_hosts(view: picture.View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
-    middles, arrows = {box.host: box.center for box in boxes}, []
-    for src, dst, look, links in bundles(view, kind):
-        title = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
-        arrows.append(_Arrow(middles[src], middles[dst], look, title, str(links), links))
-    return arrows
-
-
-def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str:
-    """Draw a link between boxes or ranks of a size; sideways it leaves at the right and arrives at the left."""
-    start, end = arrow.start, arrow.end
+def _draw_arrow(start: complex, end: complex, size: tuple[float, float], letters: int) -> tuple[str, complex]:
+    """Return the path of a link between boxes or ranks of a size, and where a label of some letters stands."""
     if start == end:  # within a folded host: a loop at its lower right corner
         a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)
-        path = f"M{_point(a)} c0 22 26 22 20 0"
-        middle = a + (10 + 26j)
-    elif sideways:
-        a, b = start + size[0] / 2 + 2, end - size[0] / 2 - 2
-        half = (a.real + b.real) / 2
-        path = f"M{_point(a)} C{half:.1f} {a.imag:.1f} {half:.1f} {b.imag:.1f} {_point(b)}"
-        middle = b - complex(2 * _CHAR, _LETTER)
-    else:
-        bend = (start + end) / 2 + _BEND * 1j * (end - start)
-        a, b = _border_point(start, bend, size), _border_point(end, bend, size)
-        path = f"M{_point(a)} Q{_point(bend)} {_point(b)}"
-        # The label is on the outer side of the link, where a short one does not hide it.
-        side = 1j * (end - start) / abs(end - start)
-        room = abs(side.real) * len(arrow.label) * _CHAR / 2 + abs(side.imag) * _LETTER / 2 + _GAP
-        middle = (a + 2 * bend + b) / 4 + side * room
-    label = _text(middle + 4j, arrow.label, "label") if arrow.label else ""
-    return f"{_stroke(path, arrow.look)}><title>{escape(arrow.title)}</title></path>{label}"
+        return f"M{a.real:.1f} {a.imag:.1f} c0 22 26 22 20 0", a + (10 + 30j)
+    bend = (start + end) / 2 + _BEND * 1j * (end - start)
+    a, b = _border_point(start, bend, size), _border_point(end, bend, size)
+    # The label is on the outer side of the link, where a short one does not hide it.
+    side = 1j * (end - start) / abs(end - start)
+    room = abs(side.real) * letters * _CHAR / 2 + abs(side.imag) * _LETTER / 2 + _GAP
+    path = f"M{a.real:.1f} {a.imag:.1f} Q{bend.real:.1f} {bend.imag:.1f} {b.real:.1f} {b.imag:.1f}"
+    return path, (a + 2 * bend + b) / 4 + side * room + 4j
 
 
 def _border_point(start: complex, end: complex, box: tuple[float, float]) -> complex:
     way = end - start
     reaches = ((size / 2 + 2) / abs(part) for size, part in zip(box, (way.real, way.imag), strict=True) if part)
     return start + way * min(1.0, *reaches)
-
-
-def _point(at: complex) -> str:
-    return f"{at.real:.1f} {at.imag:.1f}"
-
-
-def _stroke(path: str, look: picture.Look) -> str:
-    dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
-    return (
-        f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'
-    )
-
-
-def _rectangle(kind: str, corner: complex, width: str, height: str, round_by: int, title: str) -> str:
-    place = f'x="{corner.real:.1f}" y="{corner.imag:.1f}" width="{width}" height="{height}" rx="{round_by}"'
-    return f'<rect class="{kind}" {place}><title>{escape(title)}</title></rect>'
-
-
-def _text(at: complex, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{at.real:.1f}" y="{at.imag:.1f}">{escape(words)}</text>'
-
-
-def _text_width(words: str, char: float = _CHAR) -> float:
-    return len(words) * char + 2 * _PAD
-
-
-# Where the hosts of a tree are
-
-
-class Place(NamedTuple):
-    """The position of a host: its level, and its distance from the top in heights of a leaf."""
-
-    level: int
-    down: float
-
-
-def place_hosts(view: picture.View, tree: picture.DrawnShape) -> dict[str, Place]:
-    """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
-    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    neighbours: dict[str, set[str]] = {host: set() for host in view.hosts}
-    rows = {host: at for at, host in enumerate(view.hosts)}
-    for parent, child in tree.links:
-        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
-        if src is not None and dst is not None and src != dst:
-            neighbours[src].add(dst)
-    below = {child for some in neighbours.values() for child in some}
-    levels: dict[str, int] = {}
-    children: dict[str, list[str]] = {}
-    by_host: dict[str, Place] = {}
-    leaves = 0
-    # In a log that was torn every host may be below another one: then the first is the root.
-    for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
-        if root in levels:
-            continue
-        levels[root] = 0
-        order, waiting = [], [root]
-        while waiting:  # each host before its children
-            host = waiting.pop()
-            order.append(host)
-            children[host] = [child for child in sorted(neighbours[host], key=rows.__getitem__) if child not in levels]
-            levels.update(dict.fromkeys(children[host], levels[host] + 1))
-            waiting += reversed(children[host])
-        for host in reversed(order):
-            # Leaves come from the last to the first, so they are counted upwards and turned below.
-            lower = [by_host[child].down for child in children[host]]
-            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
-            leaves += not lower
-    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}

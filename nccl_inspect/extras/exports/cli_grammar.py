@@ -67,12 +67,12 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
             counts = {**families, ("all", ""): productions}
             rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
         listed = tabulate(rows, head, tablefmt="simple", disable_numparse=bool(dialects))
-        shared.write_lines(listed.split("\n"), "-")
+        shared.Output().write(listed)
         return
     format_ = grammar_exports.load(export)
     written = format_.export(productions)
     if out is None or out in atomic_files.STDOUT:
-        shared.write_lines(written.removesuffix("\n").split("\n"), "-")
+        shared.Output().write(written)
         return
     target = Path(out) / format_.FILE if Path(out).is_dir() else Path(out)
     with atomic_files.open_replacement(str(target), "--out") as file:

@@ -39,11 +39,7 @@ HEAD_FIELDS = {
 
 
 def head_pattern(time: str = rf"(?:\[?(?<timestamp>{DATE})\]? )?") -> str:
-    """Return the pattern up to the blank before the message, without an anchor.
-
-    Args:
-        time: matches the time, with its blank.
-    """
+    """Return the pattern up to the blank before the message, without anchors, from that of the time and its blank."""
     return (
         rf"{time}(?:(?<label>{LABEL}))??(?<host>{HOST}):(?<pid>{NUMBER}):(?<tid>{NUMBER})"
         rf"(?: \[(?<device>{DEVICE})\])?(?: (?<location>{LOCATION}))? NCCL (?<level>{LEVEL})"
@@ -100,18 +96,15 @@ _MAX_SPLIT = 64  # shapes that one with repeated fields may be split into
 
 
 def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
-    """Return the pattern of a whole message, without anchors.
+    """Return the pattern of a whole message, without anchors; ``capture`` writes the groups of fields.
 
-    Args:
-        backtracks: the program tries again where a match fails, as PCRE2 does: it knows atomic groups and looks ahead.
-            Rust's regex and RE2 do not, and long counted runs cost them memory.
-        capture: writes the groups of fields; those of options are never captured.
+    A program that backtracks tries again where a match fails, as PCRE2 does: it knows atomic groups and looks ahead.
+    Rust's regex and RE2 do not, and long counted runs cost them memory.
     """
     own = {group for _, _, group in shape.fields}
     tokens, groups = _TOKEN.finditer(shape.pattern), count(1)
 
     def take_group() -> str:
-        """Return what stands up to the end of the group."""
         atoms: list[str] = []
         for token in tokens:
             if (text := token[0]) == ")":

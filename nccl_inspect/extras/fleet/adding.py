@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +25,7 @@ from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.processes import Helpers
-from nccl_inspect.util.wording import count
+from nccl_inspect.util.processes import Helpers, can_fork
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
@@ -142,7 +141,7 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             distributed.wait(futures)
             outcomes = [future.exception() or future.result() for future in futures]
     else:
-        shares = _share(groups, jobs)
+        shares = _share(groups, jobs if can_fork() else 1)
         with Helpers() as helpers:
             started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
             outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
@@ -157,20 +156,6 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             total.problems.append(f"{share[0].logs[0]} and {len(share) - 1} more: {why}")
     store.tidy(sorted(total.days))
     return total
-
-
-def append(
-    inputs: Sequence[str], store: str, say: Callable[[str], None], options: reading.Options | None = None
-) -> None:
-    """Append the job in some logs and say so, or why not: whoever followed the job has other things to do."""
-    try:
-        groups, problems = group_logs(inputs, together=True)
-        outcome = add(groups, Target(store, options or reading.Options()))
-    except NcclInspectError as error:
-        say(str(error))
-        return
-    for problem in [*problems, *outcome.problems] or [f"{count(outcome.added.total(), 'job')} added to {store}"]:
-        say(problem)
 
 
 def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -16,8 +14,9 @@ import click
 
 from nccl_inspect.cli import prepare_command, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.extras.fleet import formats as forms
 from nccl_inspect.extras.fleet import library
+from nccl_inspect.extras.fleet.formats import FORMATS
+from nccl_inspect.report.tables import write_csv
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 
 @command.command("report", short_help="Report what the bad jobs of a store share.")
 @store_option
-@shared.format_option(forms.names(), forms.load)
+@shared.format_option(FORMATS, FORMATS.__getitem__)
 @click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
 @click.option("--by", "by_kind", type=click.Choice(_KINDS), metavar="KIND", help=f"Also rate each {'|'.join(_KINDS)}.")
 @shared.output_options
@@ -127,7 +126,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
     document = reporting.make_report(reporting.Store(store), since, by_kind or "")
-    out.write(forms.load(form).render(document, out.style))
+    out.write(FORMATS[form].render(document, out.style))
     return 0
 
 
@@ -163,9 +162,7 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
     if form == "json":
         out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
     elif form == "csv":
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([head, *rows])
-        out.write(text.getvalue())
+        out.write(write_csv([head, *rows]))
     else:
         from tabulate import tabulate
 

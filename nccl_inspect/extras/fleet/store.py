@@ -116,10 +116,7 @@ class Store:
     def connect(self, since: timedelta | None = None, day: str = "", tables: Sequence[str] = TABLES) -> Any:
         """Return a DuckDB connection with a view for each table, which can read the store and nothing else.
 
-        Args:
-            since: how many days before the newest job count; the views in the schema ``whole`` have all nevertheless.
-            day: one partition, which counts alone.
-            tables: those that are asked for, the jobs first.
+        Only the days before the newest job count, if some are given, but in the schema ``whole``; or one day alone.
         """
         batches = [batch for batch in self.batches() if day in ("", batch.day)]
         first = ""

@@ -126,9 +126,9 @@ def write_policy(job: Job) -> str:
         kinds = policies.select_scope(scope, job).kinds
         ways = [way for kind in kinds for way in policies.list_ways(kind)]
         paths.append((scope, _SCOPE_WORDS[scope], ways, min((len(kind.channels) for kind in kinds), default=0)))
-    from nccl_inspect.report import html  # few policies are written
+    from nccl_inspect.report import words  # few policies are written
 
-    pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
+    pages = words.environment(Path(__file__).parent).overlay(autoescape=False)
     pages.filters |= {
         # Strings of JSON are those of TOML.
         "toml": lambda words: json.dumps(list(map(escape_controls, words)), ensure_ascii=False),

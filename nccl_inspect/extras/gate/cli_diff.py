@@ -7,6 +7,7 @@ import click
 from nccl_inspect.cli import shared
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.extras.gate.formats import DIFF_FORMATS
+from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
@@ -63,5 +64,8 @@ def command(
         return shared.status(b)
     is_closed = exit_code and bool(difference.changes)
     if fail_on != "never" and not is_closed:
-        is_closed = b.verdict == "failed" != a.verdict or bool(differences.worse_findings(a, b, fail_on))
+        is_closed = b.verdict == "failed" != a.verdict
+        for old, new in differences.pair_findings(a.findings, b.findings):  # that A lacks, or has at a lower severity
+            is_new = new and (old is None or SEVERITIES.index(old.severity) < SEVERITIES.index(new.severity))
+            is_closed |= bool(new and is_new and SEVERITIES.index(new.severity) >= SEVERITIES.index(fail_on))
     return shared.gate(is_closed, a, b)

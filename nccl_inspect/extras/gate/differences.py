@@ -15,7 +15,6 @@ from itertools import islice
 from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.culprits import subject
-from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -68,10 +67,6 @@ class Difference(Record):
     explanations: list[CausalChain]
     renamed: dict[str, str]  # hosts of A and the hosts of B that have the same ranks and another name
     open: list[str]  # what could not be compared, and why
-
-    def changes_in_area(self, area: str) -> list[Change]:
-        """Return the changes of one area."""
-        return [change for change in self.changes if change.area == area]
 
 
 _SOUND = ("complete", "connected", "destroyed")  # states of a communicator that differ only by where the log ends
@@ -355,16 +350,6 @@ def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iter
             unclear.append(f"{old.rule}: found in A; the log of B does not show it")
         else:
             yield _finding_change(old, _finding_words(old), None)
-
-
-def worse_findings(a: Job, b: Job, limit: str) -> list[Finding]:
-    """Return the findings of B at or above a severity that A does not have, or has at a lower one."""
-    return [
-        new
-        for old, new in pair_findings(a.findings, b.findings)
-        if new and SEVERITIES.index(new.severity) >= SEVERITIES.index(limit)
-        if old is None or SEVERITIES.index(old.severity) < SEVERITIES.index(new.severity)
-    ]
 
 
 def pair_findings(

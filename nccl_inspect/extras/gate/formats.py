@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
+from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import STATES, Answer, Checked
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, digest, words
+from nccl_inspect.report import Format, Style, digest, words
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
@@ -29,13 +29,6 @@ _MAX_HOSTS = 3
 _TEXTS = ("summary", "cause", "impact", "fix")
 _KEYS_OF_FINDINGS = ("rule", "severity", "confidence", "action", *_TEXTS, "ranks", "evidence")
 """What a report of a policy needs of a finding; the rest is in the document of the job."""
-
-
-class Format(NamedTuple):
-    """A format, with the suffixes of its files that differ from its name."""
-
-    render: Callable[..., str]
-    SUFFIXES: tuple[str, ...] = ()
 
 
 def _quote_line(line: Evidence) -> str:
@@ -245,7 +238,7 @@ def _proof(chain: CausalChain) -> list[str]:
 
 def _find_unexplained(difference: Difference) -> list[Change]:
     explained = {id(change) for chain in difference.explanations for change in chain.findings}
-    return [change for change in difference.changes_in_area("findings") if change.fix and id(change) not in explained]
+    return [one for one in difference.changes if one.area == "findings" and one.fix and id(one) not in explained]
 
 
 def _change_words(change: Change) -> str:
@@ -291,9 +284,8 @@ def _diff_text(difference: Difference, style: Style) -> str:
             ]
         parts[-1] += list_fix(chain.fix)
     lonely = _find_unexplained(difference)
-    for area in AREAS:
-        if changes := difference.changes_in_area(area):
-            parts.append([words.paint(area, "bold", style)])
+    for area, changes in group_values((change.area, change) for change in difference.changes).items():
+        parts.append([words.paint(area, "bold", style)])
         for change in changes:
             sign, color = SIGNS[change.kind], _COLORS[change.kind]
             parts[-1] += _paint_block(sign, _change_words(change), sign, color, style, indent=2, hang=2)

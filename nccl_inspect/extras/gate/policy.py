@@ -5,6 +5,7 @@ The file is read in the last section; what can be asked of a job and of its path
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -123,16 +124,7 @@ def _badness(checked: Checked) -> tuple[int, int]:
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
 _DRIVER = "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another"
-_NUMBERS = {  # what each number counts, and what to do about another one
-    "world_size": ("rank", "check what the launcher starts: --nnodes, --nproc-per-node, replicas"),
-    "hosts": ("host", "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"),
-    "min_channels": (
-        "channel",
-        "check for NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS, slow paths, and NICs that are not visible",
-    ),
-    "max_unrecognised_lines": ("line", "upgrade nccl-inspect, or report them: summarize -v lists them"),
-    "max_damaged_lines": ("line", "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"),
-}
+_NUMBERS: dict[str, list[str]] = tomllib.loads(FilePath(__file__).with_name("numbers.toml").read_text(encoding="utf-8"))
 _LIMITS = {"min": "at least {}", "max": "at most {}"}
 
 

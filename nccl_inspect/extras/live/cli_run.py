@@ -32,7 +32,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.collect import host
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.fleet import library
 from nccl_inspect.util import signals as signal_names
 from nccl_inspect.util.interruption import hold_signals
 
@@ -548,25 +547,19 @@ run; 127 COMMAND was not found; 2 usage error
 @click.option(
     "--report", metavar="FILE", type=shared.FILE, default="", help="Write the report to FILE instead of stderr."
 )
-@shared.append_option
 @click.option("-q", "--quiet", is_flag=True, help="Keep the files; print only errors.")
 @click.argument("argv", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(directory: str, stall: float, report: str, store: str, quiet: bool, argv: tuple[str, ...]) -> int:
+def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[str, ...]) -> int:
     """Run COMMAND with the settings that a full report needs, keep its output, and report on stderr when it ends.
 
     Sets, unless already set: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE (only if NCCL_DEBUG was not set, so that
     the output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on timeout. Input,
     output, signals and the exit status of COMMAND are passed through.
     """
-    adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
     log = open_run_log(directory, os.environ, print_stderr)
     if log is None:  # nothing can be kept
         try:
             os.execvpe(argv[0], list(argv), os.environ)
         except OSError as error:
             raise NotStartedError(argv[0], error) from None
-    session = Session(log, os.environ, print_stderr, stall, report, quiet)
-    status = session.run(argv)
-    if adding and session.is_first:
-        adding.append([str(session.folder)], store, print_stderr)
-    return status
+    return Session(log, os.environ, print_stderr, stall, report, quiet).run(argv)

@@ -19,7 +19,6 @@ from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.model.job import Job
@@ -91,7 +90,6 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     type=shared.FILE,
     help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
-@shared.append_option
 @shared.gate_options
 @shared.platform_options
 @shared.color_option
@@ -106,7 +104,6 @@ def command(
     on_exit: str | None,
     ras: str | None,
     metrics: str | None,
-    store: str,
     fail_on: str,
     options: reading.Options,
     no_color: bool,
@@ -119,7 +116,6 @@ def command(
     job. EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job makes no progress
     and at the end, and need not exist before.
     """
-    adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
     if on_exit is not None and not exit_on:
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if ras and not ras.rpartition(":")[2].isdecimal():
@@ -129,8 +125,6 @@ def command(
     options = shared.with_settings_file(options)
     judge = reading.Judge(options)
     (name,) = shared.inputs_or_stdin((log,) if log else ())
-    if store and name == "-":
-        raise click.UsageError("--store needs LOG: standard input is not kept")
     source = STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
@@ -174,8 +168,6 @@ def command(
         print_stderr(words)
     if alarm:
         _end_on_alarm(alarm, on_exit)
-    if adding:  # after the command of --on-exit, which has to end a job
-        adding.append([name, *evidence], store, print_stderr, options)
     return shared.status(job, fail_on) if job and not alarm else FOUND
 
 
@@ -192,12 +184,10 @@ class _Beside:
             raise click.UsageError(f"{logs[0].name} is a log, and only one log can be watched; for several: {several}")
 
     def read(self) -> artifacts.Inventory:
-        """Return the evidence found so far."""
         self._inventory = artifacts.beside(self._names)
         return self._inventory
 
     def problems(self, job: Job | None) -> Iterator[str]:
-        """Yield unused files and the reasons."""
         yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
         logs, watched = self._inventory.logs, os.path.realpath(self._log)
         yield from (f"{log.name}: {log.problem.what}" for log in logs if log.problem)
@@ -284,16 +274,15 @@ def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
         made = prometheus.Metrics()
         made.verdict("unknown")
         if known and known.world_size is not None:
-            made.add("world_size", prometheus.WORLD_SIZE, (), [((), known.world_size)])
-        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), len(known.ranks_seen) if known else 0)])
-    made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
-    made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
-    made.add("watch_seconds", "How long the log was watched.", (), [((), time.monotonic() - watch.begun)])
-    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), watch.is_stalled)])
-    lines, (complete, number) = zip((("all",), ("nccl",)), watch.count_lines(), strict=True), watch.communicators
-    made.add("watch_lines", "Lines read until now.", ("kind",), list(lines))
-    comms = [(("complete",), complete), (("incomplete",), number - complete)]
-    made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
+            made.add("world_size", known.world_size)
+        made.add("ranks_seen", len(known.ranks_seen) if known else 0)
+    made.add("watch_running", runs)
+    made.add("watch_told", bool(job))
+    made.add("watch_seconds", time.monotonic() - watch.begun)
+    made.add("watch_stalled", watch.is_stalled)
+    (lines, nccl_lines), (complete, number) = watch.count_lines(), watch.communicators
+    made.add("watch_lines", {("all",): lines, ("nccl",): nccl_lines})
+    made.add("watch_communicators", {("complete",): complete, ("incomplete",): number - complete})
     fed, now = watch.fed, time.monotonic()
     quiet = Gauge("nccl_inspect_watch_quiet_seconds", "Seconds since the last line.", registry=made.registry)
     quiet.set_function(lambda: (time.monotonic() if runs else now) - fed)  # of the moment when it is asked for
@@ -311,11 +300,10 @@ class _Screen:
         self._shown = self._progress = ""
 
     def print_news(self, news: Iterable[watching.News]) -> None:
-        """Write news, if there are any."""
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
-            shared.write_lines(lines, "-")
+            shared.Output().write_lines(lines)
 
     def note(self, words: str) -> None:
         """Write a note about the input, if there is any."""
@@ -339,7 +327,6 @@ class _Screen:
             self._write(f"nccl-inspect: {begin}, {progress}\n")
 
     def clear(self) -> None:
-        """Clear the status line."""
         if self._shown:
             self._write("\r" + " " * len(self._shown) + "\r")
             self._shown = ""

@@ -22,11 +22,9 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.host import FORMS, FormatError, answer
 from nccl_inspect.extras.gate.differences import pair_findings
-from nccl_inspect.ingest.lines.torn import LineReader, Numbered
-from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.files import STDIN
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
+from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.judging.places import Places
@@ -163,53 +161,22 @@ def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
 
 
 class Splitter:
-    """Cuts bytes into lines; a line without its end waits for it, and so does the beginning of an export.
-
-    An export in JSON or as a table is read as every command reads it, as far as it has come.
-    """
+    """Cuts bytes into lines; a line without its end waits for it."""
 
     def __init__(self) -> None:
-        self._rest = b""  # a line without its end; at first all, until that shows whether this is an export
-        self._begun = False
-        self._reader: LineReader | None = None
-        self._total = 0
+        self._rest = b""
 
     def split(self, data: bytes) -> Lines:
         """Return the lines that end here."""
-        if self._begun:
-            return self._split(data, len(data))
-        self._rest += data
-        # The first line shows whether this is an export, if it is more than a bracket.
-        first, end, _ = self._rest.partition(b"\n")
-        tells = blocks.tells(self._rest) or (end and len(first.strip()) > 2)
-        return self._begin(len(data)) if tells else Lines([], len(data))
-
-    def take_rest(self) -> Iterator[Lines]:
-        """Return the lines that never ended."""
-        if self._rest and not self._begun:
-            yield self._begin(0)
-        if self._reader is not None:
-            yield self._number(self._reader, self._reader.finish(), 0)
-        elif self._rest:
-            rest, self._rest = self._rest, b""
-            yield Lines([rest.rstrip(b"\r")], 0)
-
-    def _begin(self, size: int) -> Lines:
-        head, self._rest, self._begun = self._rest, b"", True
-        self._reader = blocks.reader_of(head[:HEAD])
-        return self._split(head, size)
-
-    def _split(self, data: bytes, size: int) -> Lines:
-        if self._reader is not None:
-            return self._number(self._reader, self._reader.feed(data), size)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:BLOCK]
-        return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
+        return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], len(data))
 
-    def _number(self, reader: LineReader, found: Iterator[Numbered], size: int) -> Lines:
-        entries = list(found)
-        self._total += len(entries)
-        return blocks.number_lines(entries, self._total - len(entries), size, reader)
+    def take_rest(self) -> Iterator[Lines]:
+        """Return the line that never ended."""
+        if self._rest:
+            yield Lines([self._rest.rstrip(b"\r")], 0)
+        self._rest = b""
 
 
 # What RAS answers

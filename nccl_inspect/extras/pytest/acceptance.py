@@ -40,14 +40,9 @@ class TestedJob(Job):
             raise AssertionError(_join(f"the verdict is {self.verdict}, not ok", bad, self._list_questions()))
 
     def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
-        """Assert that there is no finding of this severity or higher, and that the job did not fail.
+        """Assert that no finding is of this severity or higher, but for rules to ignore, and that the job did not fail.
 
-        Args:
-            severity: ``info``, ``warning`` or ``error``.
-            ignore: rule or rules to ignore, by name, glob or category.
-
-        Raises:
-            NcclInspectError: there is no such severity or rule.
+        Rules are given by name, glob or category; an NcclInspectError says that there is no such severity or rule.
         """
         __tracebackhide__ = True
         limit = SEVERITIES.index(_require_choice("severity", severity, SEVERITIES))
@@ -62,11 +57,7 @@ class TestedJob(Job):
             raise AssertionError(_join("the job failed, and no rule explains why", [_lines(lines)]))
 
     def assert_finding(self, rule: str) -> Finding:
-        """Assert that there is a finding of this rule, and return it: for tests that break something on purpose.
-
-        Raises:
-            NcclInspectError: there is no such rule.
-        """
+        """Assert that there is a finding of this rule, and return it: for tests that break something on purpose."""
         __tracebackhide__ = True
         select_rules((rule,))
         for finding in self.findings:
@@ -76,14 +67,10 @@ class TestedJob(Job):
         raise AssertionError(_join(f"no finding {rule}; found: {names}", self._list_questions()))
 
     def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
-        """Assert that every pair uses one of these transports, and that there is a pair.
+        """Assert that every pair uses one of these transports, and that there is a pair, in a scope or in all.
 
-        Args:
-            allowed: transports (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``).
-            scope: ``intra`` (within hosts) or ``inter`` (between them); both when left out.
-
-        Raises:
-            NcclInspectError: there is no such transport or scope.
+        Transports are names (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``); the scope is
+        ``intra`` (within hosts) or ``inter``. An NcclInspectError says that there is no such transport or scope.
         """
         __tracebackhide__ = True
         _check_ways(allowed)
@@ -106,16 +93,7 @@ class TestedJob(Job):
         )
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
-        """Assert that the path from one rank to another uses one of these transports, and return the path.
-
-        Args:
-            src: global rank of the sender.
-            dst: global rank of the receiver.
-            allowed: transports or globs of details.
-
-        Raises:
-            NcclInspectError: there is no such transport.
-        """
+        """Assert that the path from one global rank to another uses one of these transports, and return the path."""
         __tracebackhide__ = True
         _check_ways(allowed)
         try:
@@ -131,10 +109,8 @@ class TestedJob(Job):
     def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
         """Assert that a policy is kept: the file of ``nccl-inspect check``, or the same keys as arguments.
 
-        Args:
-            policy: a file; see ``nccl-inspect check --learn``.
-            strict: treat undecided expectations as broken.
-            expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
+        Keys are such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``; strict, what is undecided counts as
+        broken.
         """
         __tracebackhide__ = True
         demanded = [] if policy is None else [policies.read_policy(policy)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,13 +21,6 @@ _HELP = (
     "the log for the fixture nccl_log; options as for nccl_inspect.read. "
     "Default: the log of --nccl-log."
 )
-
-
-class Loader(Protocol):
-    """Reads a log for a test."""
-
-    def __call__(self, inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
-        """Return a job with assertions; arguments as for ``nccl_inspect.read``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def nccl_job() -> Loader:
+def nccl_job() -> Callable[..., TestedJob]:
     """Return a loader: ``nccl_job("job.log")`` reads and judges a log and returns a job with assertions."""
     return _load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from nccl_inspect.artifacts import kernel_host
+from nccl_inspect.artifacts import KERNEL_HOST
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
@@ -33,7 +33,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
     if is_own is False and len(facts.job.ranks_seen) != facts.job.world_size:
         is_own = None
     hosts = hosts_in(facts, [notice])
-    is_here = True if hosts else None if kernel_host(line.text) is None else False
+    is_here = True if hosts else None if _named_host(line.text) is None else False
     if is_own and is_here:
         is_here = own[int(str(pid))] in hosts
     # A source with lines of NCCL or PyTorch is output of the job.
@@ -71,6 +71,10 @@ def is_near(line: str, other: str) -> bool | None:
     return min(gap, _YEAR - gap) <= _DAY
 
 
+def _named_host(line: str) -> str | None:
+    return match[1] if (match := KERNEL_HOST.match(line)) else None
+
+
 def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
     """Return the hosts of the job that lines of kernel logs are about: by their syslog prefix, else the file name."""
     return {host for notice in notices for host in _hosts(facts, notice)}
@@ -83,7 +87,7 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     ranks = set[int]()
     for notice in (notice for notice in notices if value(notice, "bus_id")):
         hosts = _hosts(facts, notice)
-        if not hosts and kernel_host(notice.evidence[0].text) is None:
+        if not hosts and _named_host(notice.evidence[0].text) is None:
             pid = str(value(notice, "process"))
             having = [last.process.host for last in facts.job.last_lines if str(last.process.pid) == pid]
             hosts = set(having) if len(having) == 1 else set()
@@ -98,6 +102,6 @@ def _hosts(facts: Facts, notice: Notice) -> set[str]:
     job_hosts = joining.hosts_of(tuple(facts.hosts()))
     hosts = set(notice.hosts)
     for line in notice.evidence:
-        named = kernel_host(line.text)
+        named = _named_host(line.text)
         hosts.add((job_hosts.match_host(named) if named else job_hosts.find_host(line.source)) or "")
     return hosts & set(job_hosts.names)

@@ -23,9 +23,9 @@ import sample_data
 import yaml
 from assistant_client import ask_server, call, problem, reader, texts, values
 from command_line import execute
-from mcp import Client, MCPError
+from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.types import TextContent, TextResourceContents
+from mcp.types import TextContent
 from repository import ROOT, TESTS
 
 from nccl_inspect.cli import cli
@@ -167,32 +167,7 @@ def test_a_policy_is_checked_for_each_job_and_a_bad_one_refused(tmp_path: Path) 
     assert values(call(tmp_path, "summarize", logs=str(tmp_path), job="p2p-nvlink-8gpu"))["verdict"] == "ok"
 
 
-# --- resources and prompts
-
-
-def test_resources_are_the_pages_of_rules_and_messages() -> None:
-    async def ask(client: Client) -> list[str]:
-        names = ["rules", "rules/peer-death", "messages", "messages/nccl/transport"]
-        pages = [await client.read_resource(f"nccl-inspect://{name}") for name in names]
-        return [page.contents[0].text for page in pages if isinstance(page.contents[0], TextResourceContents)]
-
-    rules, rule, messages, family = ask_server(LOGS, ask)
-    assert "- `peer-death` (" in rules
-    assert rule.startswith("# peer-death")
-    assert "nccl-inspect://messages/nccl/transport" in messages
-    assert "via P2P/" in family
-    assert "no rule 'nope'" in _refusal("rules/nope")
-    assert _refusal("rules/..%2f..%2fengine")
-    assert "no messages 'nccl/nope'" in _refusal("messages/nccl/nope")
-
-
-def _refusal(address: str) -> str:
-    async def ask(client: Client) -> str:
-        with pytest.raises(MCPError) as caught:
-            await client.read_resource(f"nccl-inspect://{address}")
-        return str(caught.value)
-
-    return ask_server(LOGS, ask)
+# --- prompts
 
 
 def test_prompts_name_the_tools_and_how_to_word_doubt() -> None:

@@ -114,22 +114,3 @@ def test_pods_that_print_nothing_of_nccl_are_told(programs: Path) -> None:
     done = plugin("job/llama")
     assert done.returncode == 3
     assert "NCCL_DEBUG=INFO" in done.stderr
-
-
-def test_kubectl_asks_for_completions(programs: Path) -> None:
-    (programs / "answers.json").write_text(json.dumps([(["get jobs,pods"], "job.batch/llama\npod/llama-0\n")]))
-    for words, lines in (
-        (["pod"], ["pod/llama-0", ":4"]),
-        ([""], ["job/llama", "pod/llama-0", ":4"]),
-        (["llama", "--select", "gdr-d"], ["gdr-disabled", ":4"]),
-        (["llama", "--nam"], ["--namespace", ":4"]),
-        (["llama", "--output", ""], [":0"]),
-        (["--no-such", ""], ["job/llama", "pod/llama-0", ":4"]),
-    ):
-        done = run("nccl_inspect.extras.collect.kubectl:complete", *words)
-        assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == lines
-        assert done.stderr == ""
-
-
-def test_completions_of_a_cluster_that_is_away_are_none(programs: Path) -> None:
-    assert run("nccl_inspect.extras.collect.kubectl:complete", "").stdout == ":4\n"

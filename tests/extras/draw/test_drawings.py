@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import large_job
 import sample_data
 from click.testing import Result
 from command_line import invoke
@@ -16,7 +14,6 @@ from defusedxml.ElementTree import fromstring
 import nccl_inspect
 from nccl_inspect.extras import draw as drawings
 from nccl_inspect.extras.draw.cli_topology import pick_largest
-from nccl_inspect.extras.draw.svg import place_hosts
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import LOOKS, DrawnLink, DrawnShape, View, make_views
 
@@ -114,34 +111,6 @@ def test_boxes_do_not_cover_each_other() -> None:
     boxes = boxes_of(fromstring(drawings.load("svg").render([many(64)], [], Style())), "rank")
     for n, (_, x, y, width, height) in enumerate(boxes):
         assert all(abs(x - a) >= width or abs(y - b) >= height for _, a, b, _, _ in boxes[n + 1 :])
-
-
-def test_trees_of_many_hosts_stand_level_by_level() -> None:
-    picture = fromstring(run("-", "--format", "svg", data=large_job.log(16, channels=1)).stdout)
-    last = [part for part in picture.iter() if part.tag.endswith("}g")][-1]
-    by_host = {int(title.split(":")[0].rpartition("-")[2]): box for title, *box in boxes_of(last, "host")}
-    assert sorted(by_host) == list(range(16))
-    assert len({(box[0], box[1]) for box in by_host.values()}) == 16
-    columns = sorted({box[0] for box in by_host.values()})
-    level = {host: columns.index(box[0]) for host, box in by_host.items()}
-    assert level[0] == 0
-    assert all(level[child] == level[(child - 1) // 2] + 1 for child in range(1, 16)), "a binary tree"
-    for column in columns:
-        tops = sorted(box[1] for box in by_host.values() if box[0] == column)
-        assert all(below - above > 46 for above, below in pairwise(tops))
-
-
-def test_a_torn_tree_is_drawn() -> None:
-    torn: tuple[tuple[tuple[int | None, int | None], ...], ...] = (
-        ((0, 8), (8, 0)),
-        ((0, 8), (8, 16), (16, 8)),
-        ((None, 8), (0, 99)),
-    )
-    for links in torn:
-        view = replace(many(72), trees=(DrawnShape((0,), links=links),))
-        found = place_hosts(view, view.trees[0])
-        assert found.keys() == view.hosts.keys()
-        assert len(set(found.values())) == len(found)
 
 
 def test_narrow_terminals_do_not_break_the_text() -> None:

@@ -24,7 +24,8 @@ from chromium import BROWSER
 from repository import ROOT
 from schemas import close_schema
 
-from nccl_inspect.extras.fleet import adding, formats, report
+from nccl_inspect.extras.fleet import adding, report
+from nccl_inspect.extras.fleet.formats import FORMATS
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
 from nccl_inspect.extras.fleet.tables import TABLES
 from nccl_inspect.pipeline.options import Options
@@ -81,7 +82,7 @@ def test_a_log_is_added_once_whatever_it_is_called_and_the_files_of_a_job_togeth
     assert done.stdout.startswith(b"1 job added")
     assert rows(store, "SELECT count(*) n FROM job WHERE image = 'own'") == [{"n": 1}]
     (logs / "live.log").write_bytes(log(11))
-    command_line.execute("watch", str(logs / "live.log"), "--until-end", "--store", str(store))
+    fleet("add", str(logs / "live.log"), "--store", str(store))
     assert rows(store, "SELECT count(*) n FROM job") == [{"n": 6}]
     (logs / "empty.log").write_text("nothing\n")
     assert command_line.execute("fleet", "add", str(logs / "empty.log"), "--store", str(store)).returncode == 3
@@ -168,7 +169,7 @@ def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
     assert {one["host"] for one in document["suspects"]} == {None, *truth.hosts, truth.nic.split()[0]}
     assert sum(one["suspect"] for one in document["by"]["rows"]) == len(truth.hosts)
     assert all(proof["text"] and proof["line"] for one in document["suspects"] for proof in one["evidence"])
-    told = {form: formats.load(form).render(document, Style()) for form in formats.names()}
+    told = {name: form.render(document, Style()) for name, form in FORMATS.items()}
     assert not [name for _, name in truth.names for text in told.values() if name not in text]
     assert f'nccl_inspect_fleet_suspect_bad{{host="{truth.hosts[0]}"' in told["prometheus"]
     assert "<polyline" in told["html"]
@@ -283,7 +284,7 @@ def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path
     assert (document["jobs"], document["left_out"]) == (1, {"older": 2, "undated": 1})
     document = report.make_report(Store(store))
     assert (document["jobs"], document["undated"], len(document["days"])) == (4, 1, 3)
-    page = formats.load("html").render(document, Style())
+    page = FORMATS["html"].render(document, Style())
     assert page.count("<polyline") == 4  # two trends, each of the third and fourth, and of the tenth
     assert "without a date, and in no trend: 1" in page
     for since in ("0d", "-1d", "d", "99999d", "7"):

@@ -274,14 +274,6 @@ def test_a_line_waits_for_its_end() -> None:
     assert [len(splitter.split(line).lines) for line in lines] == [1, 1, 1], "of Docker, each object at once"
 
 
-def test_an_export_is_watched_as_it_is_summarized(tmp_path: Path) -> None:
-    lines = sample_data.contents("peer-killed")[0].decode().splitlines()
-    document = {"hits": {"hits": [{"_source": {"message": line}} for line in lines]}}
-    for indent in (None, 1):
-        (log := tmp_path / "export.json").write_text(json.dumps(document, indent=indent))
-        assert invoke("watch", "--until-end", str(log)).stdout == invoke("summarize", str(log)).stdout
-
-
 def test_a_log_that_is_whole_gets_its_verdict_once(tmp_path: Path) -> None:
     (log := tmp_path / "job.log").write_bytes(sample_data.contents("p2p-nvlink-8gpu")[0])
     assert invoke("watch", "--until-end", str(log)).stdout.count("OK: ") == 1
