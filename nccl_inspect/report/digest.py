@@ -305,7 +305,9 @@ def reason(job: Job) -> str:
     if lacking := next(filter(None, [*ends, *begins, *starts]), ""):
         number = len(job.paths)
         is_good = f"; the {count(number, 'path')} in it {is_or_are(number)} ok" if paths == _MEANING["ok"] else ""
-        return lacking + is_good
+        is_sparse = any(finding.rule == _SPARSE for finding in job.findings)
+        warned = next((one.message for one in job.notices if is_sparse and one.level == "WARN"), "")
+        return lacking + (f": {cut(warned, _MAX_MESSAGE)}" if warned else is_good)
     if unjudged:
         return "; ".join(unjudged)
     if job.unplaced_lines and job.paths:
