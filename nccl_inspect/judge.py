@@ -151,7 +151,7 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
             finding = finding.with_fields(confidence="certain")
         is_told = finding.severity != "info" and bool(doubtful and finding.evidence)
         if is_told and positions_in(finding.evidence) <= doubtful:
-            finding = finding.with_fields(confidence="possible")
+            finding = finding.with_fields(confidence="possible", fatal_anyway=False)
         weighed.append(finding)
     return weighed
 
@@ -356,7 +356,7 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
     """
     findings = job.findings
     everything = [*findings, *(entry.finding for entry in job.suppressed)]  # accepting a death does not undo it
-    if any(f.fatal and f.confidence != "possible" for f in everything) or is_dead:
+    if any(f.fatal and (f.fatal_anyway or f.confidence != "possible") for f in everything) or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"

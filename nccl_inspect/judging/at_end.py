@@ -15,7 +15,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.life import last_signs, worked_last
+from nccl_inspect.judging.life import last_signs, successes, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.watchdog import who_waits
 from nccl_inspect.model.evidence import Evidence, positions_in
@@ -429,7 +429,7 @@ def find_stragglers(facts: Facts) -> dict[str, object]:
     unended = {rank for comm, left in few for rank in global_ranks(comm, left)}
     if unended:
         return {"unended": unended}
-    if facts.with_event(events.NcclTestResult):
+    if facts.with_event(events.NcclTestResult) or successes(facts):
         return {}
     for comm in comms:
         unready = set(comm.announced).difference(comm.completed, comm.ended)

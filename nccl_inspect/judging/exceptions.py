@@ -445,7 +445,10 @@ def _find_statements(facts: Facts, code: int) -> list[Notice]:
     """Return what PyTorch says of a call that failed with this code."""
     named, words = _WORDS[code]
     results = [*facts.with_role("nccl-result"), *facts.notices(*_PASSED_ON)]
-    return [*facts.notices(named), *(one for one in results if words in message_of(one))]
+    return [
+        *facts.notices(named),
+        *(one for one in results if words in message_of(one) or value(one, "error") == str(code)),
+    ]
 
 
 def _is_explained(facts: Facts, statements: list[Notice]) -> bool:

@@ -243,6 +243,12 @@ def over_tcp_provider(facts: Facts) -> Selection:
     return libfabric_paths(facts) if is_tcp else facts.no_paths()
 
 
+def slingshot_paths(facts: Facts) -> Selection:
+    """Return paths between hosts over libfabric whose provider is that of Slingshot."""
+    named = facts.with_event(events.OfiProvider, lambda event: event.provider == SLINGSHOT_PROVIDER)
+    return libfabric_paths(facts) if named else facts.no_paths()
+
+
 @once
 def libfabric_paths(facts: Facts) -> Selection:
     """Return paths that aws-ofi-nccl carries between hosts, whatever the provider."""

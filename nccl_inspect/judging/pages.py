@@ -22,11 +22,12 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence``, ``action`` and ``fatal:
-yes``. With ``stops`` instead of ``impact``, how the job continued decides what the impact is
-(:func:`_judge_continuation`); ``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of
-``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found;
-``*`` is any other. ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer
-it: ``platform``, ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
+yes``, or ``fatal: anyway`` if the call failed for certain and only its cause is possible. With ``stops`` instead of
+``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`); ``deadly: yes`` is for what
+no job survives. ``@NAME`` is a step or an effect of ``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to
+call a value of a field, or one that a function found; ``*`` is any other. ``undecided: REASON`` of a case makes it an
+open question, and each ``needs`` says what would answer it: ``platform``, ``topology``, ``all ranks``, ``subsystems
+NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
 statements, where there are none of those above. The words behind ``#`` follow "If" on the page. ``KEY if CONDITION:
@@ -434,7 +435,8 @@ _ALLOWED = {
     "confidence": ("certain", "likely", "possible"),
     "action": ACTIONS,
     "layer": tuple(BY_NAME),
-    **dict.fromkeys((*_SWITCHES, "fatal", "deadly"), ("yes", "no")),
+    **dict.fromkeys((*_SWITCHES, "deadly"), ("yes", "no")),
+    "fatal": ("yes", "anyway", "no"),
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
@@ -665,7 +667,8 @@ class _Page:
             "confirm": text.get("confirm", ""),
             "severity": text.get("severity"),
             "confidence": hit.confidence or text.get("confidence"),
-            "fatal": text.get("fatal") == "yes",
+            "fatal": text.get("fatal") in ("yes", "anyway"),
+            "fatal_anyway": text.get("fatal") == "anyway",
             **_find_subject(facts, hit),
         }
         if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):

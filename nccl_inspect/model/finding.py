@@ -66,6 +66,8 @@ class Finding(Record):
     because: list[str] = field(default_factory=list)
     fatal: bool = False
     """The job is dead or stuck."""
+    fatal_anyway: bool = False
+    """Fatal whatever the cause is, which may be only possible."""
     open_end: bool = False
     """Fatal by what the log shows, though no line proves that the log goes on to the end of the job."""
     clue: bool = False

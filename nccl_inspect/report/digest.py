@@ -190,7 +190,7 @@ _TRACEBACK_HEAD = "torch/rank-traceback"  # how a traceback begins: what it lead
 def verdict_line(job: Job) -> str:
     """Return the verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
     leads = _list_leads(job) if job.verdict == "unknown" else []
-    joint = ", " if leads and leads[0].severity != "info" else ": "
+    joint = ", " if leads and (leads[0].severity != "info" or leads[0].confidence == "possible") else ": "
     return f"{verdict_word(job)}{joint}{reason(job)}"
 
 
@@ -205,13 +205,15 @@ def _list_leads(job: Job) -> list[Finding]:
 
     In a job without a verdict, likely ones come before possible ones; in a degraded one, a failure that is only
     possible comes last, since the verdict denies it. Where there are none, the end from outside with which the story
-    begins is one.
+    begins is one, or what a few lines say that show nothing of the job.
     """
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     if not leads and job.verdict in ("failed", "unknown") and (end := _find_external_end(job)):
         return [end]
     if job.verdict == "failed":
         return leads
+    if not leads and job.verdict == "unknown":
+        return _list_remarks(job)
     doubted = ("error",) if job.verdict == "degraded" else ("error", "warning")
     return sorted(leads, key=lambda f: f.confidence == "possible" and f.severity in doubted)
 
@@ -282,7 +284,8 @@ def reason(job: Job) -> str:
             return text
         # The paths that an excerpt lacks may be bad.
         is_shown = paths != _MEANING["unknown"] and not (job.excerpt and paths == _MEANING["ok"])
-        how = "" if lead.severity == "info" else "possibly: " if lead.confidence == "possible" else "likely: "
+        is_sure = lead.severity == "info" and lead.confidence != "possible"
+        how = "" if is_sure else "possibly: " if lead.confidence == "possible" else "likely: "
         return f"{how}{text}" + (f"; {paths}" if is_shown else "")
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
@@ -298,7 +301,9 @@ def reason(job: Job) -> str:
     if lacking := next(filter(None, [*ends, *begins, *starts]), ""):
         number = len(job.paths)
         is_good = f"; the {count(number, 'path')} in it {is_or_are(number)} ok" if paths == _MEANING["ok"] else ""
-        return lacking + is_good
+        is_sparse = any(finding.rule == _SPARSE for finding in job.findings)
+        warned = next((one.message for one in job.notices if is_sparse and one.level == "WARN"), "")
+        return lacking + (f": {cut(warned, _MAX_MESSAGE)}" if warned else is_good)
     if unjudged:
         return "; ".join(unjudged)
     if job.unplaced_lines and job.paths:
@@ -616,6 +621,18 @@ _NO_LINE = ": no line in the log"
 _MOST_PLACES = 2  # most ranks that are named with their processes; for more, the hosts are named
 _MOST_HOSTS = 3
 _MORE = "Pass the complete output of all ranks, from a run with NCCL_DEBUG=INFO (kubectl logs --tail=-1)."
+
+
+def _list_remarks(job: Job) -> list[Finding]:
+    """Return the infos where the log shows neither a start, a path nor work: a few lines that somebody asks about."""
+    is_bare = any(f.rule in (_INCOMPLETE, _SPARSE) for f in job.findings) or not any(s.nccl_lines for s in job.sources)
+    works = any(not _WORK.isdisjoint(notice.roles) for notice in job.notices)
+    if job.communicators or job.paths or job.unexplained or works or not is_bare:
+        return []
+    return [f for f in job.findings if f.root and f.category != "log quality" and not _is_end(f)]
+
+
+_WORK = {"works", "succeeded"}
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 

@@ -138,7 +138,9 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
         return  # ranks of several numberings have no host; nodes connected by NVLink are one node to NCCL
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
-        least = len(comm.hosts)
+        ranks = global_ranks(comm, range(comm.nranks))
+        # A rank whose line in the communicator was lost has a host by its connections.
+        least = len({*comm.hosts, *(host_of[rank] for rank in ranks if rank in host_of)})
         if comm.nnodes not in (None, least) or not 1 < least < comm.nranks or not all(map(is_named, comm.hosts)):
             continue
         rings = [  # NCCL cuts long lines
@@ -158,7 +160,7 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
                     "least": least,
                     "left": f"{least / worst:.0%}",
                 },
-                ranks=global_ranks(comm, range(comm.nranks)),
+                ranks=ranks,
                 hosts=comm.hosts,
                 evidence=[*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]],
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -90,12 +90,18 @@ def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str,
     return None in pair or len(pair) > 1
 
 
+def _whole_names(names: Collection[str]) -> list[str]:
+    """Return names of networks without beginnings of others, which torn lines leave; IB and IBext are two networks."""
+    return [one for one in names if one == "IB" or not any(o != one and o.startswith(one) for o in names)]
+
+
 def mixed_networks(facts: Facts) -> Iterator[Hit]:
     """Find communicators with several networks, and connections whose two ends name different ones.
 
     Where neither is in the log, a refused connection shows it, or hosts of which only some have cards.
     """
-    mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
+    several = (comm for comm in facts.job.communicators if len(_whole_names(comm.networks)) > 1)
+    mixed = sorted(several, key=lambda comm: -comm.nranks)
     crossed = (
         facts.paths(transport="NET").where(lambda kind: kind.also).filter_values(("kind", "communicators"), _is_crossed)
     )

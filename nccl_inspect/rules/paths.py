@@ -293,12 +293,13 @@ def _limiting(facts: Facts, paths: Selection) -> list[Setting]:
 
 
 def _should_have_it(facts: Facts, paths: Selection) -> bool:
-    """Return whether GPUs behind an NVSwitch, or A100 on NVLink, are used with IB or RoCE cards, which support it.
+    """Return whether GPUs behind an NVSwitch, or A100 on NVLink, are used with IB, RoCE or Slingshot cards.
 
-    NCCL chooses P2P reads only between two A100 on NVLink.
+    These support it. NCCL chooses P2P reads only between two A100 on NVLink.
     """
     has_platform = facts.platform is not None and facts.platform.gdr is not None
-    if has_platform or not all((kind.net or "").startswith("IB") for kind in paths.kinds):
+    of_ib = all((kind.net or "").startswith("IB") for kind in paths.kinds)
+    if has_platform or not (of_ib or networks.slingshot_paths(facts)):
         return False
     forced = facts.enabled_settings("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
