@@ -65,7 +65,7 @@ class LineReader(Reader):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._scanner = _LineScanner(engine.load_grammar(), self.fold.is_countable)
+        self._scanner = _LineScanner(engine.load_grammar(), self.fold.is_countable, self.fold.connects)
 
 
 class _LineScanner(BulkScanner):

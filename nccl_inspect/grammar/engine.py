@@ -62,7 +62,8 @@ class Grammar:
         """The same with needles, as far as they have been needed."""
         self._named: dict[tuple[str, str], Production] = {}  # by dialect and name, made on first use
         self._loose: list[Production] = []
-        self._squeezed: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
+        self._searched: list[tuple[str, Production]] = []  # the same with their needles; made on first use
+        self._squeezed: dict[str, list[tuple[str, str, Production]]] = {}
         """By the first bytes, with leads and needles, all without blanks and quotation marks; made on first use."""
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
@@ -169,8 +170,11 @@ class Grammar:
                     match = production.fit(message) if needle in message and message.startswith(lead) else None
                     if match and not (is_open and production.lacks_end(match)):
                         return _make_parsed(production, message, match)
-        for production in self._loose:
-            if production.needle in message and (match := production.fit(message)):
+        if not self._searched:
+            self._searched = [(_spell(production.needle), production) for production in self._loose]
+        text = _spell(message)
+        for production in [production for needle, production in self._searched if needle in text]:
+            if match := production.fit(message):
                 return _make_parsed(production, message, match)
         return None
 
@@ -179,12 +183,13 @@ class Grammar:
         if not self._squeezed:
             entries = [entry for among in self._by_lead.values() for entry in among] + [(b"", p) for p in self._loose]
             for lead, needle, production in ((_squeeze(lead), _squeeze(p.needle), p) for lead, p in entries):
-                begins = lead[:_SHORT_LEAD] if len(lead) >= _SHORT_LEAD else b""
+                begins = lead[:_SHORT_LEAD] if len(lead) >= _SHORT_LEAD else ""
                 self._squeezed.setdefault(begins, []).append((lead, needle, production))
         message = b" ".join(message.split())
         squeezed = _squeeze(message)
-        for lead, needle, production in chain(*map(self._squeezed.get, (squeezed[:_SHORT_LEAD], b""), repeat([]))):
-            text = production.respace(message) if squeezed.startswith(lead) and needle in squeezed else None
+        among = chain(*map(self._squeezed.get, (squeezed[:_SHORT_LEAD], ""), repeat([])))
+        for production in [p for lead, needle, p in among if needle in squeezed and squeezed.startswith(lead)]:
+            text = production.respace(message)
             if text and (match := production.match(text)) and not (text.endswith(b":") and production.lacks_end(match)):
                 return _make_parsed(production, text, match)
         return None
@@ -242,8 +247,13 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
     return (line, text) if len(line) - len(text) == 1 else (text, text + b" ", line)
 
 
-def _squeeze(text: bytes) -> bytes:
-    return text.translate(None, b" \t\r\n'\"`")
+def _spell(text: bytes) -> str:
+    """Return a character for each byte: in what they make is searched in a third of the time."""
+    return text.decode("latin-1")
+
+
+def _squeeze(text: bytes) -> str:
+    return _spell(text.translate(None, b" \t\r\n'\"`"))
 
 
 def _leads(line: str) -> set[bytes]:

@@ -139,12 +139,6 @@ def add_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally]) -> None:
             own.last = tally.last
 
 
-edge_key = attrgetter(
-    *("src", "dst", "direction", "detail", "nic_index", "gdr", "pxn_rank", "shared", "src_dev", "dst_dev")
-)
-"""What makes two connection lines of a burst the same edge: everything but the channel."""
-
-
 MAX_NOTES = 20_000  # distinct notes kept for one process; after that, one for each production
 LONG = 4096  # bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)
 MAX_LONG = 200  # long notes kept apart for one process; after that, one for each production
@@ -164,7 +158,7 @@ class Burst(Record):
     key: BurstKey
     place: int
     printed: Origin | Late  # who printed the first line
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)  # by what distinguishes them
+    edges: Run = field(default_factory=dict)  # by what distinguishes them: all but the channel
     event: ClassVar[None] = None  # instead of that of a step
 
     @property
@@ -187,18 +181,19 @@ class Burst(Record):
         """Return the highest rank that it names."""
         return max((max(edge.event.src, edge.event.dst or 0) for edge in self.edges.values()), default=0)
 
-    def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
+    def some(self, keys: Iterable[bytes]) -> Burst:
         """Return some of its edges."""
         edges = {key: self.edges[key] for key in keys}
         first = min(edges.values(), key=PLACE)
         return Burst(self.key, first.place, first.printed, edges)
 
-    def join(self, later: Burst) -> None:
+    def join(self, later: Run) -> None:
         """Take in what the same thread printed next."""
-        for key, edge in later.edges.items():
+        for key, edge in later.items() if self.edges else ():
             own = self.edges.setdefault(key, edge)
             if own is not edge:
                 own.add(edge)
+        self.edges = self.edges or later
 
     def move(self, move: _Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
@@ -292,7 +287,7 @@ class ProcessLog(Record):
             mine = self.open.get(tid)
             if burst and mine and mine.key == burst.key and not self.began_anew(mine.place, move(burst.place)):
                 burst.move(move)
-                mine.join(burst)
+                mine.join(burst.edges)
                 joined.add(id(burst))
         for step in later.steps:
             if isinstance(step, Step):
@@ -491,49 +486,36 @@ OF_COMMUNICATORS = (
 _SEQUENCE = (*OF_COMMUNICATORS, events.ChannelCounts, events.RingOrder, events.TreeLinks, events.Connected)
 """Events whose order matters: these, and what is said of such a communicator."""
 
-NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
+NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(1, 10)  # what is done with a text
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
 
 
-class Use(NamedTuple):
-    """Holds what is done with a text, found out once."""
-
-    how: int
-    edge: tuple[object, ...] = ()
-
-
-def find_use(text: Text) -> Use:
+def find_use(text: Text) -> int:
     """Return what is done with a text; remembered with it."""
     parsed = text.parsed
-    if parsed is None:
-        use = _UNKNOWN
-    elif not _is_plausible(parsed.event):
-        use = _REFUSED
-    elif isinstance(parsed.event, ChannelConnect):
-        use = Use(CONNECTS, edge_key(parsed.event))
-    else:
-        use = _usually(parsed.production, parsed.kind.__name__, text.level)
+    use = _usually(parsed.production, parsed.kind.__name__, text.level) if parsed else UNKNOWN
+    if parsed and use in (CONNECTS, STEP) and not _is_plausible(parsed.event):
+        use = REFUSED
     text.use = use
     return use
 
 
-_UNKNOWN, _REFUSED = Use(UNKNOWN), Use(REFUSED)
-
-
 @cache
-def _usually(production: Production, event: str, level: str) -> Use:
+def _usually(production: Production, event: str, level: str) -> int:
     """Return what is done with messages of a production, whatever they say."""
     kind = events.KINDS[event]
+    if kind is ChannelConnect:
+        return CONNECTS
     if kind in _SEQUENCE:
-        return Use(STEP)
+        return STEP
     if kind is events.BootstrapInterface:
-        return Use(BOOTSTRAP)
+        return BOOTSTRAP
     if production.constants.get("tone") == "loose":
-        return Use(LOOSE)
+        return LOOSE
     if kind.kept or level in STATEMENTS:
-        return Use(NOTE)
-    return Use(CALL if kind is events.Collective else NOTHING)
+        return NOTE
+    return CALL if kind is events.Collective else NOTHING
 
 
 class Fold:
@@ -559,8 +541,6 @@ class Fold:
         self.productions: set[tuple[str, str]] = set()  # the productions that recognised a line, by dialect and name
         self.begun_with = self.known = begun_with  # what its lines show about how others are to be read
         self._wordings = Wordings()
-        self._channels: dict[int, int] = {}
-        """The channels of edges: the same object for all that have the same, as most of thousands have."""
         self.takes_leads = False  # whether it has lines from which what unknown launchers put in front is taken
 
     def start(self, name: str, newest_first: bool = False) -> SourceCounts:
@@ -579,14 +559,17 @@ class Fold:
             first, opening, *_ = rows[0]
             log = self.processes.get(process) or self._log(base | first, opening)
             for number, printed, text, run in rows:
-                use: Use = text.use or find_use(text)
-                if use.how == NOTHING:
+                use: int = text.use or find_use(text)
+                if use == NOTHING:
                     continue
-                if use.how == STEP:
+                if use == STEP:
                     assert text.parsed is not None
                     log.step(base | number, printed, text.parsed.event)
-                elif run is not None or use.how == CONNECTS:
-                    self._connect(log, run or [(text, found.edge_of(number, printed, text))], base)
+                elif use == CONNECTS:
+                    edges = run or {found.key_of(text.message): found.edge_of(number, printed, text)}
+                    for edge in edges.values() if base else ():
+                        edge.place |= base
+                    log.burst(base | number, printed, next(iter(edges.values())).event).join(edges)
                 else:
                     self._keep(log, base | number, printed, text)
             log.first = min(log.first, base | first)
@@ -595,26 +578,9 @@ class Fold:
         for number, printed, text in block.unknown:
             self._unknown(base | number, printed, text)
 
-    def _connect(self, log: ProcessLog, run: Run, base: int) -> None:
-        """Take in connection lines of one thread for one communicator; those that cannot be true are damaged."""
-        edges: dict[tuple[object, ...], Edge] | None = None
-        for text, edge in run:
-            how, key = text.use or find_use(text)
-            edge.place |= base
-            if how == REFUSED:
-                self._refuse(edge.place, edge.lines)
-                continue
-            if edges is None:
-                edges = log.burst(edge.place, edge.printed, edge.event).edges
-            own = edges.setdefault(key, edge)
-            if own is not edge:
-                own.add(edge)
-            else:
-                edge.channels = self._channels.setdefault(edge.channels, edge.channels)
-
     def _keep(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text) -> None:
         """Take in a line that matters, and whose order does not."""
-        how = text.use.how
+        how = text.use
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             self._note(log, place, printed, text)
             if how == BOOTSTRAP:
@@ -654,7 +620,11 @@ class Fold:
 
     def is_countable(self, text: Text) -> bool:
         """Return whether of such lines only the number, the first and the last one matter."""
-        return (text.use or find_use(text)).how in COUNTABLE
+        return (text.use or find_use(text)) in COUNTABLE
+
+    def connects(self, text: Text) -> bool:
+        """Return whether a text is that of a connection."""
+        return (text.use or find_use(text)) == CONNECTS
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
@@ -664,7 +634,7 @@ class Fold:
             log = self._log(place, repeated.origin)
             if end > log.last:
                 log.last, log.closing = end, repeated.origin
-            how = repeated.text.use.how
+            how = repeated.text.use
             if how == UNKNOWN:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:

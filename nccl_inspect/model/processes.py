@@ -377,7 +377,7 @@ def _list_messages(copy: Iterable[Step | Burst]) -> set[object]:
             continue
         for key, edge in step.edges.items():
             channels = (at for at in range(edge.channels.bit_length()) if edge.channels >> at & 1)
-            said.update((step.key.tid, step.key.conn, *key, channel) for channel in channels)
+            said.update((step.key.tid, step.key.conn, key, channel) for channel in channels)
     return said
 
 

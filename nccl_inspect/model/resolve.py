@@ -89,7 +89,7 @@ class _Builder:
         unfinished = (comm for comm in self._communicators if not any(one.completed for one in comm.members.values()))
         self._unfinished_by_id = group_values((comm_id, comm) for comm in unfinished for comm_id in comm.ids)
         self.attribution = attribution.attribute(self._processes)
-        self._lines = build.place_lines(self._communicators, self._world, self.attribution)
+        self._lines = build.place_lines(self._communicators, self._world, self.attribution, self._statements)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
         """How many processes print connections of communicators that the log does not show."""
         self._torn = unrecognised.torn(fold)
@@ -116,7 +116,7 @@ class _Builder:
         environment = settings(self._processes, self._statements, self._ranks, self.quotes, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self.quotes.edge, self._statements, not shm_off)
+        built = build.build(self._lines, self._communicators, self.quotes.edge, not shm_off)
         if classes:
             bus_ids = {
                 rank: member.init.bus_id for rank, member in self._list_ranked() if member.init.bus_id is not None

@@ -36,7 +36,7 @@ class Reader:
 
     def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
         self.fold = fold or Fold()  # what was read so far
-        self._scanner = BulkScanner(engine.load_grammar(), self.fold.is_countable)
+        self._scanner = BulkScanner(engine.load_grammar(), self.fold.is_countable, self.fold.connects)
         self._scanner.know(self.fold.known)
         self._widths = widths
 

@@ -8,6 +8,7 @@ the scanner, line by line. First the means, in this order; :class:`BulkScanner` 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -24,7 +25,7 @@ from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.scanning.found import TAIL, Counts, Edge, Found, Printed, Repeated, Template, Text, Thread
+from nccl_inspect.scanning.found import TAIL, Counts, Found, Printed, Repeated, Template, Text, Thread
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import DIGITS, decode, encode
@@ -397,6 +398,8 @@ _CONNECTS = MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
+_RANKS = re.compile(rb"INFO Channel (\d\d)((?:/\d)? : )(0|[1-9]\d{0,5})(\[\w+\] -> )(0|[1-9]\d{0,5})(\[.*)")
+"""A connection line; the ranks are ones that can be."""
 _SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
@@ -405,13 +408,17 @@ class BulkScanner(Scanner):
 
     Args:
         is_countable: returns whether of lines with a text only the number, the first and the last one matter.
+        connects: returns whether a text is that of a connection.
     """
 
-    def __init__(self, grammar: Grammar, is_countable: Callable[[Text], bool]) -> None:
+    def __init__(
+        self, grammar: Grammar, is_countable: Callable[[Text], bool], connects: Callable[[Text], bool]
+    ) -> None:
         super().__init__(grammar)
-        self._is_countable = is_countable
+        self._is_countable, self._connects = is_countable, connects
         self._templates: dict[bytes, Template] = {}
         """Texts of connection lines by what follows the number of the channel."""
+        self._siblings: dict[tuple[bytes, ...], Template] = {}  # the same by what is beside the ranks
         self._records = Records()
         self._sieve = Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
@@ -442,8 +449,7 @@ class BulkScanner(Scanner):
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Read the lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
-        edges_of: dict[bytes, dict[bytes, Edge]] = {}  # what the next connection lines with a prefix may continue
-        last_of: dict[bytes, int] = {}  # the last line with a prefix, as far as it continued an edge
+        threads: dict[bytes, Thread] = {}  # what the next connection lines with a prefix may continue
         scanned = unknown = 0  # lines that the scanner counts; others that no production knows
         texts, templates = self._texts.young, self._templates
         # Where most lines have a time, few have the same prefix: it is taken from them.
@@ -453,11 +459,11 @@ class BulkScanner(Scanner):
             without = self._timed.mask_time if self._timed.tells(cleaned) else None
         for at, line in enumerate(map(without, cleaned) if without else cleaned):
             head, is_connection, rest = line.partition(_CONNECTS)
-            edges = edges_of.get(head) if is_connection else None
-            if edges and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
+            thread = threads.get(head) if is_connection else None
+            if thread and (edge := thread.run.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
                 edge.channels |= bit
                 edge.lines += 1
-                last_of[head] = at
+                thread.last = at
                 continue
             printer = printers.get(head) if is_connection else None
             if (
@@ -476,13 +482,14 @@ class BulkScanner(Scanner):
                 texts = self._texts.young
                 if printer is not None and (printer.frame is not None or not without):
                     printers[head] = printer
-                    edges_of[head] = printer.thread.edges
+                    threads[head] = printer.thread
             if printer is not None:
                 bit = _BITS.get(said[_DIGITS_END - 2 : _DIGITS_END]) if said.startswith(_CHANNEL) else None
                 template = templates.get(said[_DIGITS_END:]) if bit else None
                 text = template.text if template else texts.get(said)
                 if text is None and said[:5] in prefix.BEGINNINGS:
-                    text = self._text(said, printer.origin)
+                    template = self._adapt_template(said) if bit else None
+                    text = template.text if template else self._text(said, printer.origin)
                     texts = self._texts.young
                     template = templates.get(said[_DIGITS_END:]) if bit else None
                 if text is not None and not text.damaged:
@@ -501,9 +508,9 @@ class BulkScanner(Scanner):
             self._line(numbers[at], cleaned[at], counts, block.keep)
             texts = self._texts.young
             scanned += 1
-        for head, at in last_of.items():
-            printer = printers[head]
-            if printer.lines.last[0] < numbers[at]:
+        for head, thread in threads.items():
+            at, printer = thread.last, printers[head]
+            if at >= 0 and printer.lines.last[0] < numbers[at]:
                 printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
         counts.add(len(cleaned) - scanned, unknown)
 
@@ -527,17 +534,34 @@ class BulkScanner(Scanner):
         text = super()._text(rest, origin)
         # A text stands for those of all channels if it has the number where connection lines have it.
         if (
-            text.parsed is not None
-            and text.parsed.kind is ChannelConnect
+            rest.startswith(_CHANNEL)
+            and self._connects(text)
             and rest == b"INFO " + text.message
-            and rest.startswith(_CHANNEL)
             and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
             and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
         ):
-            if len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.clear()
-            self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
+            assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
+            template = self._keep_template(Template(rest[_DIGITS_END:], text, text.parsed.event))
+            match = _RANKS.fullmatch(rest)
+            if match and (b"%d" % template.event.src, b"%d" % (template.event.dst or 0)) == match.group(3, 5):
+                self._siblings[match.group(2, 4, 6)] = template
         return text
+
+    def _keep_template(self, template: Template) -> Template:
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+            self._siblings.clear()
+        self._templates[template.rest] = template
+        return template
+
+    def _adapt_template(self, rest: bytes) -> Template | None:
+        """Return what stands for a text of which one is known that differs in the ranks only."""
+        match = _RANKS.fullmatch(rest)
+        if match is None or (sibling := self._siblings.get(match.group(2, 4, 6))) is None:
+            return None
+        channel, src, dst = map(int, match.group(1, 3, 5))
+        event = sibling.event.with_fields(channel=channel, src=src, dst=dst, message=decode(rest[5:]))
+        return self._keep_template(Template(rest[_DIGITS_END:], sibling.text, event))
 
     def _flood(self, repeats: Repeats, counts: Counts) -> list[Repeated] | None:
         """Count lines of which most are the same; None, and nothing happened, when they are not to be counted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
@@ -162,19 +163,27 @@ def edge_of(number: int, printed: Origin | Late, text: Text) -> Edge:
     return Edge(event, event.channel, printed, number, 1 << event.channel, 1, text.level)
 
 
+_NUMBERED = re.compile(rb"[A-Z][A-Za-z]* \d+")
+
+
+def key_of(message: bytes) -> bytes:
+    """Return what a connection line says but for the number of the channel: the key of its edge."""
+    match = _NUMBERED.match(message)
+    return message[match.end() :] if match else message
+
+
 class Template:
-    """A text that stands for those of all channels."""
+    """A text that stands for those of all channels; or for one that differs in its ranks, which the event has."""
 
     __slots__ = ("event", "key", "rest", "text")
 
-    def __init__(self, rest: bytes, text: Text) -> None:
-        self.rest, self.text = rest, text
-        self.event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
+    def __init__(self, rest: bytes, text: Text, event: ChannelConnect) -> None:
+        self.rest, self.text, self.event = rest, text, event
         self.key = self.event.conn, self.event.rank  # what is the same in all lines of a run
 
 
-Run: TypeAlias = list[tuple[Text, Edge]]
-"""Connection lines that a thread printed one after the other for one communicator: edges, with the text of a line."""
+Run: TypeAlias = dict[bytes, Edge]
+"""Connection lines that a thread printed one after the other for one communicator, by :func:`key_of`."""
 Row: TypeAlias = tuple[int, Origin | Late, Text, Run | None]
 """A sound line: number, who printed it, and text; of a run the first line."""
 
@@ -182,22 +191,22 @@ Row: TypeAlias = tuple[int, Origin | Late, Text, Run | None]
 class Thread:
     """Holds the connection lines that a thread printed last, as long as nothing else of its process follows."""
 
-    __slots__ = ("edges", "key", "run")
+    __slots__ = ("key", "last", "run")
 
     def __init__(self) -> None:
         self.key: tuple[int | None, int] | None = None  # that of the templates of the run
-        self.edges: dict[bytes, Edge] = {}
-        """Those that the next lines may continue, by what follows the number of the channel."""
-        self.run: Run = []
+        self.run: Run = {}  # the edges that the next lines may continue
+        self.last = -1  # the place in the block of the last line that continued one
 
 
 class Printed:
     """Holds the lines of a process in their order."""
 
-    __slots__ = ("last", "rows", "threads")
+    __slots__ = ("connects", "last", "rows", "threads")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.connects = False  # whether a thread has a run that may go on
         self.threads: dict[int, Thread] = {}
         self.last: tuple[int, Origin | Late] = (0, NOBODY)  # the number of the last line, and who printed it
 
@@ -205,19 +214,21 @@ class Printed:
         """Add a line."""
         self.rows.append((number, printed, text, None))
         self.last = number, printed
-        for thread in self.threads.values():
-            thread.edges.clear()
+        if self.connects:
+            self.connects = False
+            for thread in self.threads.values():
+                thread.run = {}
 
     def connect(self, thread: Thread, number: int, printed: Origin | Late, bit: int, template: Template) -> None:
-        """Add the first line of an edge."""
-        edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit, 1, template.text.level)
-        if not thread.edges or thread.key != template.key:
-            thread.edges.clear()
-            thread.key, thread.run = template.key, []
+        """Add a line of an edge, mostly its first one."""
+        if not thread.run or thread.key != template.key:
+            self.connects, thread.key, thread.run = True, template.key, {}
             self.rows.append((number, printed, template.text, thread.run))
         self.last = number, printed
-        thread.edges[template.rest] = edge
-        thread.run.append((template.text, edge))
+        edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit, 1, template.text.level)
+        own = thread.run.setdefault(template.rest, edge)
+        if own is not edge:  # a prefix of its own kept it from being found
+            own.add(edge)
 
 
 class Known(NamedTuple):

@@ -14,7 +14,10 @@ def group_values(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value
     """Return the values of each key as a list."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
-        groups.setdefault(key, []).append(value)
+        if (group := groups.get(key)) is None:  # a list for each value would take a third of the time
+            groups[key] = [value]
+        else:
+            group.append(value)
     return groups
 
 

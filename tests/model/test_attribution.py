@@ -99,7 +99,7 @@ def outcome(log: list[LINE]) -> Outcome:
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()
     found.lines["unplaced"] = built._lines.unplaced.total()
-    for line in (line for lines in built._lines.pairs.values() for line in lines):
+    for line in (line for pair in built._lines.pairs for line in built._lines.list_lines(pair)):
         text, said = log[source_and_line(line.edge.place)[1] - 1]
         assert said is not None
         job, truth = said
@@ -109,10 +109,10 @@ def outcome(log: list[LINE]) -> Outcome:
         want = (truth.src, truth.dst) if in_world else (members.index(truth.src), members.index(truth.dst))
         known = list(comm.global_ranks) if comm and in_world else members
         named = len(known) == len(members) and all(a in (None, b) for a, b in zip(known, members, strict=True))
-        found.lines["guessed" if line.guessed else "sure"] += line.edge.lines
-        if not line.guessed and (line.src, line.dst) != want:
+        found.lines["guessed" if line.placement.guessed else "sure"] += line.edge.lines
+        if not line.placement.guessed and (line.src, line.dst) != want:
             found.wrong.append(f"{text}: {line.src}->{line.dst} of {line.communicator} instead of {want}")
-        elif not line.guessed and not named:
+        elif not line.placement.guessed and not named:
             found.misnamed.append(f"{text}: {line.communicator} instead of {members}")
     return found
 

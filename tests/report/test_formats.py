@@ -25,7 +25,7 @@ from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job, Paths
-from nccl_inspect.model.paths.table import Table
+from nccl_inspect.model.paths.table import Table, columns_of
 from nccl_inspect.report import Style
 from nccl_inspect.util.text import escape_controls
 
@@ -71,7 +71,7 @@ def nasty() -> Job:
     job.hosts[0].name = NASTY
     ((*ends, comms, kind),) = job.paths.values("src_gpu", "dst_gpu", "communicators", "kind")
     row = 0, 1, NASTY, "vm", *ends, comms, kind.with_fields(detail=NASTY)
-    job.paths = Paths(Table([row], job.paths.table.lines))
+    job.paths = Paths(Table(columns_of([row]), job.paths.table.lines))
     job.verdict = "degraded"
     return job
 

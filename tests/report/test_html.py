@@ -21,7 +21,7 @@ from nccl_inspect import report
 from nccl_inspect.answers import rows as answers
 from nccl_inspect.model.finding import Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
-from nccl_inspect.model.paths.table import Table
+from nccl_inspect.model.paths.table import Table, columns_of
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
 from nccl_inspect.report.html import Texts, pack_numbers
@@ -97,7 +97,7 @@ def hostile() -> Job:
         (src, dst, HOSTILE, HOSTILE, None, None, comms, kind.with_fields(nic=HOSTILE, detail=HOSTILE))
         for src, dst, comms, kind in job.paths.values("src", "dst", "communicators", "kind")
     ]
-    job.paths = Paths(Table(rows, job.paths.table.lines))
+    job.paths = Paths(Table(columns_of(rows), job.paths.table.lines))
     for comm in job.communicators:
         comm.id = HOSTILE
     for finding in job.findings:

@@ -15,14 +15,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
-from functools import cache, cached_property
+from functools import cache
+from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators import communicator
-from nccl_inspect.model.communicators.communicator import Claims, Member, ProcessMembers
+from nccl_inspect.model.communicators.communicator import Claims, Communicator, Member, ProcessMembers
 from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.grouping import group_values
@@ -35,33 +36,13 @@ Slots: TypeAlias = tuple[int, int]
 """The id of a member and a connection set, in which it has a connection of the same ends once for each channel."""
 
 
-def _fits(member: Member, claims: Claims, channels: int) -> bool:
-    """Return whether a connection of the rank of a member, with that number of channels, can be one of it."""
-    other, own_device, other_device, is_local = claims
-    comm, counts, names = member.communicator, member.counts, member.device_names
-    if comm is None or (own_device and names and own_device not in names):  # as is_called, asked for every connection
-        return False
-    if counts and channels > counts.coll and channels > counts.p2p:
-        return False
-    if other is None:
-        return True
-    if other >= comm.nranks:
-        return False
-    mate = comm.members.get(other) or comm.mate(other)
-    if mate is None:
-        return True
-    if other_device and mate.device_names and other_device not in mate.device_names:
-        return False
-    return not is_local or mate.log.process.host == member.log.process.host
-
-
 class _Lives:
     """Finds the members that live at a place without asking all: a program may make thousands, one after the other."""
 
     _FAN = 16
 
     def __init__(self, members: list[Member]) -> None:
-        self._members = members
+        self.members = members
         self._begins = [member.first.place for member in members]
         ends: list[float] = [member.ended.place if member.ended else math.inf for member in members]
         self._latest = [ends]
@@ -70,48 +51,113 @@ class _Lives:
             below = self._latest[-1]
             self._latest.append([max(below[at : at + self._FAN]) for at in range(0, len(below), self._FAN)])
 
-    def at(self, place: int) -> list[Member]:
-        """Return the members that live at a place, in their order."""
-        if len(self._members) == 1:
-            return self._members if self._begins[0] <= place <= self._latest[0][0] else []
-        begun = bisect_right(self._begins, place)
+    def between(self, first: int, last: int) -> list[Member]:
+        """Return the members that live at a place or somewhere between two, in their order."""
+        if len(self.members) == 1:
+            return self.members if self._begins[0] <= last and first <= self._latest[0][0] else []
+        begun = bisect_right(self._begins, last)
         groups: Iterable[int] = range(len(self._latest[-1]))
         for level in range(len(self._latest) - 1, 0, -1):
             latest, fan, end = self._latest[level], self._FAN, -(-begun // self._FAN ** (level - 1))
             groups = [
                 below
                 for group in groups
-                if latest[group] >= place
+                if latest[group] >= first
                 for below in range(group * fan, min(group * fan + fan, end))
             ]
-        ends, members = self._latest[0], self._members
-        return [members[index] for index in groups if index < begun and ends[index] >= place]
+        ends, members = self._latest[0], self.members
+        return [members[index] for index in groups if index < begun and ends[index] >= first]
+
+
+_Shape: TypeAlias = tuple[int, ...]
+
+
+class _Fitting:
+    """Finds what of a burst fits a member: once for all bursts of a job that say the same, in communicators alike."""
+
+    def __init__(self) -> None:
+        self._claims: dict[int, Claims] = {}  # by the id of events: all edges that say the same have one
+        self._looks: dict[object, int] = {}
+        self._look_of: dict[int, int | None] = {}
+        """By the id of a communicator a number for what its members look like; None where not all are there."""
+        self._found: dict[object, list[bytes]] = {}
+
+    def list_keys(self, member: Member, burst: Burst, shape: _Shape) -> list[bytes]:
+        """Return the keys of those connections of the rank of a member that can be ones of it."""
+        comm, counts = member.communicator, member.counts
+        if comm is None:
+            return []
+        most = max(counts.coll, counts.p2p) if counts else math.inf
+        if id(comm) not in self._look_of:
+            self._look_of[id(comm)] = self._look(comm)
+        look = self._look_of[id(comm)]
+        if look is None:
+            return [key for key, edge in burst.edges.items() if self._fits(edge, member, comm, most)]
+        whole = shape, look, most
+        if whole not in self._found:
+            self._found[whole] = [key for key, edge in burst.edges.items() if self._fits(edge, member, comm, most)]
+        return self._found[whole]
+
+    def _look(self, comm: Communicator) -> int | None:
+        if len(comm.members) < comm.nranks:
+            return None
+        hosts: dict[str, int] = {}
+        members = sorted(comm.members.items())
+        look = tuple([(one.device_names, hosts.setdefault(one.log.process.host, len(hosts))) for _, one in members])
+        return self._looks.setdefault(look, len(self._looks))
+
+    def _fits(self, edge: Edge, member: Member, comm: Communicator, most: float) -> bool:
+        event = edge.event
+        claims = self._claims.get(id(event)) or self._claims.setdefault(id(event), communicator.read_claims(event))
+        other, own_device, other_device, is_local = claims
+        if not member.is_called(own_device) or edge.channels.bit_length() > most:
+            return False
+        if other is None:
+            return True
+        mate = comm.mate(other)
+        is_far = is_local and mate is not None and mate.log.process.host != member.log.process.host
+        return other < comm.nranks and (mate is None or (mate.is_called(other_device) and not is_far))
 
 
 class _Candidates:
-    """Finds the members of a process that connections fit; most of its communicators have the same ones."""
+    """Finds the members of a process that bursts fit; most of its communicators have the same ones."""
 
-    def __init__(self, members: Iterable[Member], claims: dict[int, Claims]) -> None:
-        self._claims = claims  # by the id of events: all edges that say the same have one
-        self._by_rank = group_values((member.rank, member) for member in members)
-        self._fitting: dict[tuple[int, ...], _Lives] = {}
-        self._lives: dict[tuple[int, ...], _Lives] = {}
+    def __init__(self, members: Iterable[Member], fitting: _Fitting) -> None:
+        self._fitting = fitting
+        by_rank = group_values((member.rank, member) for member in members)
+        self._by_rank = {rank: _Lives(some) for rank, some in by_rank.items()}
+        self._whole: dict[_Shape, _Lives] = {}
+        self._lives: dict[_Shape, _Lives] = {}
 
-    def find(self, edges: Collection[Edge], rank: int, place: int) -> list[Member]:
-        """Return the members that live at a place and in which all of some connections of a rank fit, in order."""
-        key = tuple([part for edge in edges for part in (id(edge.event), edge.channels.bit_length())])
-        lives = self._fitting.get(key)
+    def find(self, burst: Burst) -> list[Member]:
+        """Return the members that live where a burst begins and in which all of it fits, in order."""
+        shape, size = _shape(burst), len(burst.edges)
+        lives = self._whole.get(shape)
         if lives is None:
-            members = self._by_rank.get(rank, [])
-            for edge in edges if members else ():
-                event, channels = edge.event, edge.channels.bit_length()
-                claims = self._claims.get(id(event)) or self._claims.setdefault(
-                    id(event), communicator.read_claims(event)
-                )
-                members = [member for member in members if _fits(member, claims, channels)]
+            members = self._by_rank[burst.key.rank].members if burst.key.rank in self._by_rank else []
+            members = [one for one in members if len(self._fitting.list_keys(one, burst, shape)) == size]
             some = tuple(map(id, members))
-            lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
-        return lives.at(place)
+            lives = self._whole[shape] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
+        return lives.between(burst.place, burst.place)
+
+    def find_parts(self, burst: Burst) -> list[tuple[Member, list[bytes]]]:
+        """Return the members in which some of a burst fits, in order, with the keys of what does."""
+        if burst.key.rank not in self._by_rank:
+            return []
+        first, last, shape = burst.place, burst.last, _shape(burst)
+        parts = []
+        for member in self._by_rank[burst.key.rank].between(first, last):
+            keys = self._fitting.list_keys(member, burst, shape)
+            if not (member.lives_at(first) and member.lives_at(last)):
+                keys = [key for key in keys if member.lives_at(burst.edges[key].place)]
+            if keys:
+                parts.append((member, keys))
+        return parts
+
+
+def _shape(burst: Burst) -> _Shape:
+    """Return what is the same for bursts that say the same of which members they can be."""
+    return tuple([part for edge in burst.edges.values() for part in (id(edge.event), edge.channels.bit_length())])
 
 
 class Unit(Slotted):
@@ -145,6 +191,7 @@ class _OtherEnds:
     def __init__(self, bursts: Mapping[Process, Sequence[Burst]]) -> None:
         self._bursts = bursts
         self._printed = cache(lambda process: set(map(_find_end, _list_network_events(bursts[process]))))
+        self._broken_pairs = cache(self._find_broken_pairs)
 
     def narrow(self, unit: Unit) -> dict[int, Member]:
         """Return the candidates whose other ranks print the other ends of a unit, or all.
@@ -159,7 +206,8 @@ class _OtherEnds:
                 wanted.setdefault(src if receives else dst, set()).add((conn, src, dst, not receives))
         has_all = {key: self._has_all(member, wanted) for key, member in unit.left.items()}
         is_told = {True, False} <= set(has_all.values())
-        if not is_told or any(end[:3] in self._broken_pairs for ends in wanted.values() for end in ends):
+        broken = self._broken_pairs(unit.burst.key.conn) if is_told else ()
+        if not is_told or any(end[:3] in broken for ends in wanted.values() for end in ends):
             return unit.left
         return {key: member for key, member in unit.left.items() if has_all[key] is not False}
 
@@ -175,10 +223,9 @@ class _OtherEnds:
                 return False
         return has_all
 
-    @cached_property
-    def _broken_pairs(self) -> set[tuple[object, ...]]:
-        """Return the connections that all senders do not print in as many channels as the receivers."""
-        bursts = (burst for some in self._bursts.values() for burst in some)
+    def _find_broken_pairs(self, conn: int | None) -> set[tuple[object, ...]]:
+        """Return the connections of a set that all senders do not print in as many channels as the receivers."""
+        bursts = (burst for some in self._bursts.values() for burst in some if burst.key.conn == conn)
         printed: dict[int, tuple[ChannelConnect, list[int]]] = {}  # by its id: a job has far fewer events than edges
         for edge in (edge for burst in bursts for edge in burst.edges.values() if edge.event.direction):
             printed.setdefault(id(edge.event), (edge.event, []))[1].append(edge.channels.bit_count())
@@ -200,11 +247,11 @@ def _find_end(event: ChannelConnect) -> _End:
 
 def attribute(processes: Collection[ProcessMembers]) -> Attribution:
     """Add every loose burst of some processes to the member it belongs to."""
-    result, claims, turns = Attribution(), dict[int, Claims](), dict[int, int]()
+    result, fitting, turns = Attribution(), _Fitting(), dict[int, int]()
     other_ends = _OtherEnds({process.log.process: process.bursts for process in processes})
     undecided: list[_ProcessWork] = []
     for process in processes:
-        work = _ProcessWork(process, result, claims, turns)
+        work = _ProcessWork(process, result, fitting, turns)
         work.settle()
         if work.units:
             undecided.append(work)
@@ -225,11 +272,9 @@ class _ProcessWork:
         turns: in which communicators were used first, by their ids: SPMD programs use them in the same order.
     """
 
-    def __init__(
-        self, process: ProcessMembers, result: Attribution, claims: dict[int, Claims], turns: dict[int, int]
-    ) -> None:
+    def __init__(self, process: ProcessMembers, result: Attribution, fitting: _Fitting, turns: dict[int, int]) -> None:
         self._process, self._result, self._turns = process, result, turns
-        self._candidates = _Candidates(process.members, claims)
+        self._candidates = _Candidates(process.members, fitting)
         self._questions = MAX_QUESTIONS
         self._guesses = False  # whether only the order of use decides from here on
         self._given: list[tuple[Burst, Member]] = []  # the bursts that came to members here
@@ -269,33 +314,25 @@ class _ProcessWork:
                 if left or len(burst.edges) == 1:
                     yield Unit(burst, left)
                     continue
-            by_member: defaultdict[int, list[tuple[object, ...]]] = defaultdict(list)
-            owner: dict[int, Member] = {}
-            rest: list[tuple[object, ...]] = []
-            for key, edge in burst.edges.items():
-                members = self._candidates.find((edge,), burst.key.rank, edge.place)
-                if len(members) == 1:
-                    by_member[id(members[0])].append(key)
-                    owner[id(members[0])] = members[0]
-                elif members:
-                    rest.append(key)
-                else:
-                    yield Unit(burst.some([key]), {})
-            for member_id, keys in by_member.items():
-                part = burst if len(keys) == len(burst.edges) else burst.some(keys)
-                yield Unit(part, {member_id: owner[member_id]}, is_divisible=True)
-            if rest:
+            parts = self._candidates.find_parts(burst)
+            if len(parts) == 1 and len(parts[0][1]) == len(burst.edges):  # as nearly always
+                yield Unit(burst, {id(parts[0][0]): parts[0][0]}, is_divisible=True)
+                continue
+            owners = Counter(chain.from_iterable(keys for _, keys in parts))
+            yield from (Unit(burst.some([key]), {}) for key in burst.edges if key not in owners)
+            for member, keys in parts:
+                if own := [key for key in keys if owners[key] == 1]:
+                    part = burst if len(own) == len(burst.edges) else burst.some(own)
+                    yield Unit(part, {id(member): member}, is_divisible=True)
+            if rest := [key for key in burst.edges if owners[key] > 1]:
                 part = burst.some(rest)
                 for some in [part] if self._find(part) else [burst.some([key]) for key in rest]:
                     yield Unit(some, self._find(some), doubtful=True)
 
     def _find(self, burst: Burst) -> dict[int, Member]:
-        members = self._candidates.find(burst.edges.values(), burst.key.rank, burst.place)
-        return {id(member): member for member in members}
+        return {id(member): member for member in self._candidates.find(burst)}
 
-    def _take(
-        self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False
-    ) -> list[tuple[object, ...]]:
+    def _take(self, burst: Burst, member: Member, conn: int | None, *, is_divisible: bool = False) -> list[bytes]:
         """Let a member have connections: each prints once in a communicator; without its set it may be another one.
 
         Returns:

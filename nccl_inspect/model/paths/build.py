@@ -7,13 +7,13 @@ same; channels are bits, so that a pair with 64 channels costs as much as one wi
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, reduce
 from itertools import islice
 from operator import attrgetter, itemgetter, or_
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -25,11 +25,11 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import MAX_CHANNELS, PLACE, Burst, ProcessLog, source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.path import AlsoPath, End, Link, PathKind
-from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
+from nccl_inspect.model.paths.table import Paths, Table, columns_of, refine_kinds
 from nccl_inspect.model.statements.index import Statement
-from nccl_inspect.scanning.found import Edge
+from nccl_inspect.scanning.found import Edge, Run
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.records import Record, values
+from nccl_inspect.util.records import Record, Slotted, values
 
 # Lines in their places
 
@@ -77,14 +77,24 @@ def _named_ranks(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | Non
                 yield rank, log.process[0] if here and not is_masked(log.process) else None, device or ""
 
 
+Ranks: TypeAlias = tuple[int, int, str]  # two ranks and the space of these
+
+
 class Placement(NamedTuple):
-    """Bursts of a process in a communicator, in the ranks of a space."""
+    """A burst of a process in a communicator, in the ranks of a space."""
 
     space: str  # the name of the communicator whose ranks count, ``global`` for the world's
-    ranks: Sequence[int | None]  # for each rank that the bursts may name that of the space
+    ranks: Sequence[int | None]  # for each rank that the burst may name that of the space
     communicator: str
     log: ProcessLog
-    bursts: Sequence[Burst]
+    burst: Burst
+    guessed: bool  # whether only the order of use shows its communicator
+    doubtful: bool  # whether it may therefore join other ranks
+    printer: int  # a number for how sure it is and for the NICs of its process: the same for all that are alike
+
+    def find_rank(self, rank: int | None) -> int | None:
+        """Return the number that a rank of the burst has in the space."""
+        return self.ranks[rank] if rank is not None and rank < len(self.ranks) else None
 
 
 class Line(NamedTuple):
@@ -94,8 +104,6 @@ class Line(NamedTuple):
     dst: int
     edge: Edge  # where it stands, what it says, and its channels
     placement: Placement
-    guessed: bool  # whether only the order of use shows its communicator
-    doubtful: bool  # whether it may therefore join other ranks
 
     @property
     def event(self) -> ChannelConnect:
@@ -110,27 +118,46 @@ class Line(NamedTuple):
     @property
     def pxn_rank(self) -> int | None:
         """Return the rank whose NIC sends, in the numbers of the space."""
-        rank, ranks = self.edge.event.pxn_rank, self.placement.ranks
-        return ranks[rank] if rank is not None and rank < len(ranks) else None
+        return self.placement.find_rank(self.edge.event.pxn_rank)
 
 
-_new_line = tuple.__new__
-"""Makes a line of a tuple in a third of the time that calling the class takes: there is one for each edge."""
+class Said(Slotted):
+    """Holds what an edge says: the same object in all bursts that say the same."""
+
+    key: bytes  # that of the edge in its burst
+    event: ChannelConnect
+    number: int
+    """Stands for all of that which the kind of a path is found out by; but for the ranks, and where these are."""
+    detail: str
+    is_local: bool
+    devices: tuple[str | None, str | None]
 
 
 class Placed:
     """All connection lines, with what they and the communicators say of hosts."""
 
-    def __init__(self, found_by: Attribution) -> None:
-        self._found_by = found_by
+    def __init__(self, found_by: Attribution, nics: NicNames) -> None:
+        self._found_by, self.nics = found_by, nics
+        self._printers: dict[object, int] = {}
         self.placements: list[Placement] = []
         self.hosts: dict[tuple[str, int], str] = {}
         self.fragments: list[Fragment] = []
         self.unplaced = Counter[str]()
         """How many lines could not be placed, by the path that they show; without those of bursts given up."""
-        self.pairs: dict[tuple[int, int, str], list[Line]] = {}
-        """The lines by the ranks that they join and the space of these; one of CollNet joins no ranks."""
+        self.pairs: dict[Ranks, list[tuple[int, Said]]] = {}
+        """By the ranks that lines join the numbers of their placements, and what they say; CollNet's join none."""
+        self.has_proxies = False  # whether a line names another rank whose NIC sends
+        self._numbers: dict[object, int] = {}
         self.networks = Counter[str]()  # how many connections each network has
+
+    def place_burst(
+        self, burst: Burst, space: str, ranks: Sequence[int | None], communicator: str, log: ProcessLog
+    ) -> None:
+        """Note the communicator that a burst is of."""
+        guessed = id(burst) in self._found_by.guessed
+        doubtful = guessed and id(burst) not in self._found_by.paired
+        printer = self._printers.setdefault((guessed, doubtful, self.nics.number(log)), len(self._printers))
+        self.placements.append(Placement(space, ranks, communicator, log, burst, guessed, doubtful, printer))
 
     def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
         """Note the host of a rank, unless it was taken out of the log."""
@@ -151,49 +178,57 @@ class Placed:
             self.unplaced[edge.event.detail + (" with GDR" if edge.event.gdr else "")] += edge.lines
 
     def join_pairs(self) -> None:
-        """Gather the lines of each pair of ranks.
+        """Gather the lines of each pair of ranks; what bursts say is read once for all that say the same.
 
         They are in the order of processes in their communicators, then in that of the log: in which order they were
         decided matters for none.
         """
         owners = group_values(((one.communicator, id(one.log)), one) for one in self.placements)
-        guesses, paired = self._found_by.guessed, self._found_by.paired
-        nets: list[str] = []
-        for placements in owners.values():
-            edges = [
-                (edge.place, edge, placement, guessed, guessed and id(burst) not in paired)
-                for placement in placements
-                for burst in placement.bursts
-                for guessed in (id(burst) in guesses,)
-                for edge in burst.edges.values()
-            ]
-            edges.sort(key=itemgetter(0))
-            for _, edge, placement, guessed, doubtful in edges:
-                event, ranks = edge.event, placement.ranks
-                if event.transport == "COLLNET":
-                    continue
-                src = ranks[event.src] if event.src < len(ranks) else None
-                dst = ranks[event.dst] if event.dst is not None and event.dst < len(ranks) else None
+        self.placements = [one for some in owners.values() for one in sorted(some, key=lambda one: one.burst.place)]
+        known: dict[object, list[tuple[int, int | None, Said]]] = {}
+        pairs, said_lines = self.pairs, list[Said]()
+        for number, one in enumerate(self.placements):
+            edges, ranks, size = one.burst.edges, one.ranks, len(one.ranks)
+            whole = one.printer, *[part for edge in edges.values() for part in (id(edge.event), edge.channels)]
+            for own_src, own_dst, said in known.get(whole) or known.setdefault(whole, self._read_burst(one)):
+                src = ranks[own_src] if own_src < size else None
+                dst = ranks[own_dst] if own_dst is not None and own_dst < size else None
                 if src is None or dst is None:
-                    self.count_unplaced(edge)
+                    self.count_unplaced(edges[said.key])
                     continue
-                pair = src, dst, placement.space
-                line = _new_line(Line, (src, dst, edge, placement, guessed, doubtful))
-                if pair in self.pairs:
-                    self.pairs[pair].append(line)
+                pair = src, dst, one.space
+                if (lines := pairs.get(pair)) is None:
+                    pairs[pair] = [(number, said)]
                 else:
-                    self.pairs[pair] = [line]
-                if event.net:
-                    nets.append(event.net)
-        self.networks.update(nets)
+                    lines.append((number, said))
+                said_lines.append(said)
+        self.networks.update(said.event.net for said in said_lines if said.event.net)
+
+    def _read_burst(self, placement: Placement) -> list[tuple[int, int | None, Said]]:
+        """Return the ranks that the edges of a burst join, and what they say, in the order of the log."""
+        read = []
+        for key, edge in sorted(placement.burst.edges.items(), key=lambda entry: entry[1].place):
+            event = edge.event
+            whole = _SAID(event), edge.channels, placement.printer
+            number, devices = self._numbers.setdefault(whole, len(self._numbers)), (event.src_dev, event.dst_dev)
+            said = Said(key, event, number, event.detail, event.is_local, devices)
+            self.has_proxies |= event.pxn_rank is not None
+            read.append((event.src, event.dst, said))
+        return read
+
+    def list_lines(self, pair: Ranks) -> list[Line]:
+        """Return the lines of a pair of ranks."""
+        placements = [(self.placements[number], said) for number, said in self.pairs[pair]]
+        return [Line(*pair[:2], one.burst.edges[said.key], one) for one, said in placements]
 
     def spread_hosts(self) -> None:
         """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
         beside: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        known = defaultdict(set, group_sets(self.hosts))
         for (src, dst, space), lines in self.pairs.items():
-            ends = (space, src), (space, dst)
-            is_known = ends[0] in self.hosts and ends[1] in self.hosts
-            if not is_known and any(line.edge.event.is_local for line in lines):
+            is_known = src in known[space] and dst in known[space]
+            if not is_known and any(said.is_local for _, said in lines):
+                ends = (space, src), (space, dst)
                 beside.setdefault(ends[0], []).append(ends[1])
                 beside.setdefault(ends[1], []).append(ends[0])
         reached = deque(rank for rank in beside if rank in self.hosts)
@@ -205,20 +240,25 @@ class Placed:
                     reached.append(other)
 
 
-def place_lines(communicators: Sequence[Communicator], world: Communicator | None, found_by: Attribution) -> Placed:
+def place_lines(
+    communicators: Sequence[Communicator],
+    world: Communicator | None,
+    found_by: Attribution,
+    statements: Iterable[Statement],
+) -> Placed:
     """Translate the ranks of all connection lines.
 
     Args:
         found_by: how the bursts came to their communicators, and which came to none.
     """
-    placed = Placed(found_by)
+    placed = Placed(found_by, NicNames(statements))
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
             if (own := comm.global_rank(rank)) is not None:
                 placed.name_host((space, own), member.log)
-            if member.bursts:
-                placed.placements.append(Placement(space, comm.global_ranks, comm.name, member.log, member.bursts))
+            for burst in member.bursts:
+                placed.place_burst(burst, space, comm.global_ranks, comm.name, member.log)
     rooms = _Rooms(communicators, world)
     homes = [(log, burst, rooms.find_home(log, burst)) for log, burst in found_by.homeless]
     claims = group_sets(((home.name, burst.key.rank), log.process) for log, burst, home in homes if home)
@@ -228,12 +268,11 @@ def place_lines(communicators: Sequence[Communicator], world: Communicator | Non
             space, own = ("global" if world else home.name), home.global_rank(burst.key.rank)
             if own is not None and (space, own) not in placed.hosts:
                 placed.name_host((space, own), log)
-            placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))
+            placed.place_burst(burst, space, home.global_ranks, home.name, log)
         elif world is None and (fragment := placed.find_fragment(log, burst)):
             fragment.take(log, burst)
             placed.hosts.update(((fragment.name, who), host) for who, host, _ in _named_ranks(log, burst) if host)
-            ranks = range(burst.highest + 1)
-            placed.placements.append(Placement(fragment.name, ranks, fragment.name, log, [burst]))
+            placed.place_burst(burst, fragment.name, range(burst.highest + 1), fragment.name, log)
         else:
             for edge in burst.edges.values():
                 placed.count_unplaced(edge)
@@ -396,7 +435,7 @@ class Scope:
 
     def __init__(self, placed: Placed, communicators: Sequence[Communicator], nodes_are_hosts: bool) -> None:
         self._nodes_are_hosts = nodes_are_hosts
-        self._pairs, self._hosts = placed.pairs, placed.hosts
+        self._placed, self._hosts = placed, placed.hosts
         self._by_name = {comm.name: comm for comm in communicators}
         self._are_ambiguous = cache(_names_are_ambiguous)
         self._is_full = cache(self._count_all)
@@ -414,8 +453,9 @@ class Scope:
         """Return the ranks that have a GPU of a host."""
         return group_sets(
             ((space, host, device), rank)
-            for (src, dst, space), lines in self._pairs.items()
-            for line in lines
+            for pair in self._placed.pairs
+            for src, dst, space in (pair,)
+            for line in self._placed.list_lines(pair)
             for rank, device in ((src, line.event.src_dev), (dst, line.event.dst_dev))
             if device is not None and (host := self._hosts.get((space, rank))) is not None
         )
@@ -462,7 +502,6 @@ def build(
     placed: Placed,
     communicators: Sequence[Communicator],
     evidence: Callable[[Edge], Evidence],
-    statements: Iterable[Statement],
     nodes_are_hosts: bool,
 ) -> Paths:
     """Return the paths, ordered by rank.
@@ -474,69 +513,59 @@ def build(
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
-    nics = NicNames(statements)
-    wordings = _Wordings(scope, nics)
     kinds: dict[object, tuple[PathKind, bool]] = {}
     """By what lines say: the kind of path, and whether all of the lines are of it."""
     alike: dict[object, PathKind] = {}
     named: dict[tuple[str, ...], tuple[str, ...]] = {}
     """The communicators of paths: the same object for all that have the same."""
-    rows, ways = [], []
+    rows, placements = [], placed.placements
+    ways: list[list[tuple[int, Said]]] = []
+    quotes = _Quotes([one.burst.edges for one in placements], ways, evidence)
     for pair in sorted(placed.pairs):
         src, dst, space = pair
         lines = placed.pairs[pair]
         hosts = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
-        wording = wordings.find_wording(lines, hosts)
+        names = [placements[number].communicator for number, _ in lines]
+        is_between = hosts[0] != hosts[1] and None not in hosts
+        wording = _find_wording(placed, pair, names, None if is_between else scope)
         if wording not in kinds:
-            kind = _kind(lines, scope, nics.find_name)
-            is_whole = all(line.edge.event.detail == kind.detail for line in lines)
+            kind = _kind(placed.list_lines(pair), scope, placed.nics.find_name)
+            is_whole = all(said.detail == kind.detail for _, said in lines)
             kinds[wording] = alike.setdefault(values(kind), kind), is_whole
         kind, is_whole = kinds[wording]
-        way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
-        edges = tuple([line.edge for line in way])
-        first = _find_first(edges).event
-        names = tuple(dict.fromkeys([line.placement.communicator for line in way]))
-        rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, named.setdefault(names, names), kind))
-        ways.append(edges)
-    placed.pairs.clear()  # paths keep the edges only, and what is judged needs the room
-    return Paths(Table(rows, _Quotes(ways, evidence).list_first))
+        if not is_whole:
+            lines = [(number, said) for number, said in lines if said.detail == kind.detail]
+            names = [placements[number].communicator for number, _ in lines]
+        devices = {said.devices for _, said in lines}
+        if len(devices) > 1:
+            first = _find_first(quotes.list_edges(lines)).event
+            devices = {(first.src_dev, first.dst_dev)}
+        of = tuple(dict.fromkeys(names))
+        rows.append((src, dst, *hosts, *devices.pop(), named.setdefault(of, of), kind))
+        ways.append(lines)
+    placed.pairs.clear()
+    return Paths(Table(columns_of(rows), quotes.list_first))
 
 
-class _Wordings:
-    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind."""
+def _find_wording(placed: Placed, pair: Ranks, names: Sequence[str], scope: Scope | None) -> object:
+    """Return what the lines of a pair of ranks say: the same of pairs whose paths are of one kind.
 
-    def __init__(self, scope: Scope, nics: NicNames) -> None:
-        self._scope, self._nics = scope, nics
-        self._numbers: dict[object, int] = {}  # by what events say of paths
-        self._events: dict[int, tuple[int, bool, str]] = {}
-        """By the id of an event the number of what it says, whether both ranks are on one host, and its detail."""
-
-    def find_wording(self, lines: Sequence[Line], hosts: tuple[str | None, str | None]) -> object:
-        """Return what the lines of a pair of ranks say, of which the hosts are known or None."""
-        is_between = hosts[0] != hosts[1] and None not in hosts
-        wordings: list[object] = []
-        details = set()
-        for line in lines:
-            _, _, edge, placement, guessed, doubtful = line
-            event = edge.event
-            said = self._events.get(id(event))
-            if said is None:
-                number = self._numbers.setdefault(_SAID(event), len(self._numbers))
-                said = self._events[id(event)] = number, event.is_local, event.detail
-            number, is_local, detail = said
-            details.add(detail)
-            if is_local:
-                wordings.append((number, edge.channels, guessed, doubtful))
-            else:
-                nics = self._nics.number(placement.log)
-                proxy = None if event.pxn_rank is None else line.pxn_rank
-                scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, guessed, doubtful, nics, proxy, scope))
-        if len(lines) == 1:
-            return wordings[0]
-        # Which communicators they are of matters where several ways are named with theirs; else that they are several.
-        names = [line.placement.communicator for line in lines]
-        return *wordings, *(map(names.index, names) if len(details) == 1 else names)
+    Args:
+        names: the communicators that they are of.
+        scope: says whether the ranks are on one host; None where they are known to be on two.
+    """
+    lines = placed.pairs[pair]
+    wording: list[object] = [said.number for _, said in lines]
+    if placed.has_proxies:
+        wording += [placed.placements[number].find_rank(said.event.pxn_rank) for number, said in lines]
+    if scope and not all(said.is_local for _, said in lines):
+        wording += map(scope.find_scope, placed.list_lines(pair))
+    # Which communicators they are of matters where several ways are named with theirs; else that they are several.
+    if len({said.detail for _, said in lines}) > 1:
+        wording += names
+    elif names.count(names[0]) < len(names):
+        wording += map(names.index, names)
+    return tuple(wording)
 
 
 _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction", "is_local", "gdr", "shared")
@@ -546,13 +575,18 @@ _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction
 class _Quotes(NamedTuple):
     """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
-    ways: list[tuple[Edge, ...]]  # the lines that each path is read from
+    runs: list[Run]  # the edges of each placement
+    ways: list[list[tuple[int, Said]]]  # the lines that each path is read from
     evidence: Callable[[Edge], Evidence]
+
+    def list_edges(self, lines: Iterable[tuple[int, Said]]) -> list[Edge]:
+        """Return the edges of lines."""
+        return [self.runs[number][said.key] for number, said in lines]
 
     def list_first(self, row: int, side: str = "") -> list[Evidence]:
         """Return the first line of a path, or of one of its ends, in a list; empty if none is known."""
-        there = [edge for edge in self.ways[row] if not side or edge.event.direction == side]
-        return [self.evidence(_find_first(there))] if there else []
+        there = [line for line in self.ways[row] if not side or line[1].event.direction == side]
+        return [self.evidence(_find_first(self.list_edges(there)))] if there else []
 
 
 def _find_first(edges: Sequence[Edge]) -> Edge:
@@ -584,8 +618,8 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
         nic_index=index,
         pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
-        guessed=all(line.guessed for line in way),
-        doubtful=all(line.doubtful for line in way),
+        guessed=all(line.placement.guessed for line in way),
+        doubtful=all(line.placement.doubtful for line in way),
         net=net,
         channels=tuple(
             channel for channel in range(min(channels.bit_length(), MAX_CHANNELS)) if channels >> channel & 1

@@ -25,19 +25,23 @@ if TYPE_CHECKING:
 _COLUMNS = ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "communicators", "kind")
 
 
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    """Return the columns of a table of paths by their names."""
+    return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS), strict=True))
+
+
 class Table:
     """The columns, the paths that were made of them, and groups of rows found when they are first asked for.
 
     Args:
+        columns: what :func:`columns_of` gives.
         lines: gives the first line of a row, or that its ``send`` or ``receive`` side prints, in a list; empty if none
             is known.
     """
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]], lines: Callable[..., list[Evidence]]) -> None:
-        read = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
-        self.columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, read, strict=True))
-        self.lines = lines
-        self.rows_by_kind = group_values(zip(self.columns["kind"], range(len(rows)), strict=True))
+    def __init__(self, columns: dict[str, Sequence[Any]], lines: Callable[..., list[Evidence]]) -> None:
+        self.columns, self.lines = columns, lines
+        self.rows_by_kind = group_values((kind, row) for row, kind in enumerate(columns["kind"]))
         """The rows of each kind, in the order of the first one."""
         self._made: dict[int, Path] = {}  # by row: the same path whenever it is asked for
         self._by_communicator: dict[str, list[int]] = {}
@@ -256,7 +260,7 @@ class Paths(Selection):
 
 def refine_kinds(paths: Paths, marking: Sequence[Any], change: Callable[[PathKind, Any], PathKind]) -> Paths:
     """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split."""
-    *rest, kinds = paths.table.columns.values()
-    both = list(zip(kinds, marking, strict=True))
+    columns = paths.table.columns
+    both = list(zip(columns["kind"], marking, strict=True))
     changed = {pair: change(*pair) for pair in dict.fromkeys(both)}
-    return Paths(Table(list(zip(*rest, map(changed.__getitem__, both), strict=True)), paths.table.lines))
+    return Paths(Table({**columns, "kind": [changed[pair] for pair in both]}, paths.table.lines))
