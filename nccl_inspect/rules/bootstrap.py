@@ -253,6 +253,8 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence)
 
 
+_ID_OF_ALL = " /default_pg/0//cuda//0"
+"""The key under which rank 0 writes the id of the communicator of all ranks."""
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
@@ -301,6 +303,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
         joined = [error for error in errors if error.production not in _STORE_ERRORS[2:]]
         missing = _find_missing(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
+        # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
+        awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
         yield Hit(
             errors,
             {
@@ -316,7 +320,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 **_place_of_store(connecting),
                 "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
-            ranks=missing or (() if any(error.production == _BARRIER for error in errors) else ranks),
+            ranks=missing or awaited or (() if any(error.production == _BARRIER for error in errors) else ranks),
             hosts=(),
             evidence=[*first, *errors],
         )

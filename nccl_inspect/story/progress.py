@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # most logs have no calls
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
+_ROOTED = ("BROADCAST", "_BROADCAST_OOP", "REDUCE", "_REDUCE_OOP", "GATHER", "SCATTER")
+"""Calls that one rank may finish before the others."""
 _MOST_IN_RING = 16
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
@@ -217,6 +219,11 @@ class Table:
                     f"number, or the part of {ranks_word(only)} is stuck"
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
+                is_shared = all(wait.operation not in _ROOTED for wait in some if wait.seq == number)
+                if is_shared and by_number[1][0] > number + 1 and len(then) < len(only):  # it cannot be two ahead
+                    they = f"{ranks_word(only)}, which still {conjugate(len(only), 'wait')} in work {number}"
+                    text = f"{ranks_word(then)} made other calls than {they} of process group {group}"
+                    return blame("calls-differ", then, text, line)
                 return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
         return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
 
@@ -226,6 +233,8 @@ class Table:
         pairs = [begins for comm in self.facts.job.communicators if comm.nranks == len(begins := comm.begins) == 2]
         by_pair = [{self.actors.actor_by_process(begin.process) for begin in begins} for begins in pairs]
         partners = {actor for pair in by_pair if pair & waiting for actor in pair if isinstance(actor, int)} - waiting
+        first = {one.rank: one for one in reversed(statuses(self.facts))}  # later ones tell of what came after the wait
+        partners -= {rank for rank, one in first.items() if (one.enqueued or 0) > one.completed}
         if len(partners) == 1 and len(waiting) > 1:
             text = f"all that wait to send or receive wait for {ranks_word(partners)}, or for ranks that do"
             return blame("never-called", partners, text, line)
