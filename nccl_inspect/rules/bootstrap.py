@@ -197,10 +197,15 @@ def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
     errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
     if errors := [notice for notice in errors if id(notice) not in judged]:
-        named = {
+        named: dict[str, object] = {
             "working": is_built and not facts.job.failed,
             "other family": networks.NO_FAMILY in error_of(errors[0]),
         }
+        comms = [comm for comm in facts.job.communicators if comm.parent is None and not comm.completed]
+        by_size = group_values((comm.nranks, begin.process) for comm in comms for begin in comm.begins)
+        if len(by_size) > 1 and "rank-counts-differ" in errors[0].roles:
+            hosts = {size: sorted({process.host for process in some}) for size, some in by_size.items()}
+            named["counts"] = [f"{size} on {list_words(names)}" for size, names in hosts.items()]
         yield Hit(errors, named, ranks=ranks_concerned(facts, errors, "rank"))
     elif not is_built and (frames := _find_frames(facts)):
         yield Hit(frames, {"frame": frames[-1].message.partition(" ->")[0]})
