@@ -497,7 +497,8 @@ class Table:
             others, them = name_of(idle), "it" if len(idle) == 1 else "them"
             if len(idle) < len(most):  # rank 0 came in time for most
                 text = (
-                    f"{others} gave up waiting for {name_of(first)} to build a communicator, while "
+                    f"{name_of(idle | first)} missed each other: {others} gave up waiting for {name_of(first)} to "
+                    f"build a communicator, while "
                     f"{count(len(most), 'rank')} built one without {them}: {others} left out a call that the others "
                     f"make first, or {name_of(first)} came late"
                 )
