@@ -356,7 +356,9 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
     """
     findings = job.findings
     everything = [*findings, *(entry.finding for entry in job.suppressed)]  # accepting a death does not undo it
-    if any(f.fatal and (f.fatal_anyway or f.confidence != "possible") for f in everything) or is_dead:
+    fatal = [finding for finding in everything if finding.fatal]
+    is_failed = any(finding.confidence != "possible" for finding in fatal)
+    if is_failed or is_dead or (any(finding.fatal_anyway for finding in fatal) and not usage.is_over(job)):
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"

@@ -24,8 +24,8 @@ from nccl_inspect.artifacts import Identity, Kind
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.util.records import Frozen, Record
 
-_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|(?:^|\D)(\d+)$", re.IGNORECASE)
-"""PyTorch puts the rank behind what TORCH_FR_DUMP_TEMP_FILE says."""
+_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|^(?!.*rank[_-]?\d)(?:.*\D)?(\d+)$", re.IGNORECASE)
+"""PyTorch puts the rank behind what TORCH_FR_DUMP_TEMP_FILE says; behind a rank stand steps, dates and attempts."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
@@ -194,6 +194,9 @@ def read(name: str, data: bytes) -> Dump:
             own, ranks = _text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text
             listed = ranks if isinstance(ranks, str) else " ".join(map(_text, _list(ranks)))
             dump.groups[own] = Group(own, _text(about.get("desc")), _share_ranks(listed))
+        world = dump.groups[WORLD].ranks if WORLD in dump.groups else ()
+        if match and match[2] and world and rank not in world:
+            dump.rank = None  # a date, a pid or a number of its collector
         # The number of the last collective of each group, by the number of the group on this rank.
         named = (
             (_text(key), _text(one.get("last_enqueued_collective"))) for key, one in _entries(document.get("pg_status"))

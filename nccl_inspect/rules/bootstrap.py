@@ -255,7 +255,9 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
         places = {(begin.source, begin.order) for begin in begins}
         evidence = [line for comm in comms for line in comm.evidence if (line.source, line.order) in places]
-        yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence)
+        is_of_one = not facts.settings("NCCL_COMM_ID") and 0 not in nobody  # else these may be jobs, or runs, of one id
+        sure = "certain" if is_of_one else "possible"
+        yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence, confidence=sure)
 
 
 _ID_OF_ALL = " /default_pg/0//cuda//0"

@@ -173,7 +173,9 @@ class Table:
 
         Who times out tells the others through the store, and all confirm it within seconds (2.4 and later).
         """
-        heard = {one.rank for one in statuses(self.facts) if one.rank is not None and not one.is_in_call}
+        told = [one for one in statuses(self.facts) if not one.is_in_call]
+        ranks = [rank for one in told for rank in (one.rank, value(one.notice, "origin_rank"))]  # who was told, by whom
+        heard = {rank for rank in ranks if isinstance(rank, int)}
         deaf = {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
         deaf = {rank: line for rank, line in deaf.items() if rank not in heard}
         here, there = self.actors.hosts_of(heard), self.actors.hosts_of(deaf)

@@ -41,6 +41,13 @@ def test_the_rank_is_in_the_name() -> None:
     assert {name: flight_recorder.read(name, data).rank for name in names} == names
 
 
+def test_a_number_behind_a_rank_or_beyond_the_ranks_is_no_rank() -> None:
+    group = {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}
+    data = json.dumps({"version": "2.4", "pg_config": {"0": group}, "entries": []}).encode()
+    names: dict[str, int | None] = {"fr_3": 3, "fr_job-12_2": 2, "rank3.1": None, "dump.4012": None, "rank1.2024": None}
+    assert {name: flight_recorder.read(name, data).rank for name in names} == names
+
+
 def test_early_versions_have_other_fields() -> None:
     call = {"record_id": 3, "pg_id": 2, "seq_id": 7, "profiling_name": "nccl:all_reduce", "input_sizes": ((8,),)}
     data = pickle.dumps({"version": "2.0", "entries": [call]}, protocol=2)

@@ -279,6 +279,15 @@ def test_a_clue_leaves_the_verdict_unknown() -> None:
         assert job(clue(severity, confidence), log=log).verdict == "unknown", (log, severity, confidence)
 
 
+def test_a_job_that_ended_in_order_did_not_fail_with_a_call_whose_cause_is_only_possible() -> None:
+    lines = (sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log").read_text().splitlines(keepends=True)
+    at = next(at for at, line in enumerate(lines) if "Init COMPLETE" in line)
+    lines.insert(at, lines[at].partition(" NCCL ")[0] + " misc/ibvwrap.cc:262 NCCL WARN Call to ibv_create_cq failed\n")
+    unfinished = [line for line in lines if "Destroy" not in line]
+    assert nccl_inspect.read("".join(unfinished).encode()).verdict == "failed"
+    assert nccl_inspect.read("".join(lines).encode()).verdict != "failed"
+
+
 def test_the_headline_leads_with_the_strongest_clue() -> None:
     guess, surer = clue("error", "possible"), clue("warning", "likely")
     assert verdict_line(job(guess, surer)) == "UNKNOWN, likely: a likely warning"

@@ -515,18 +515,25 @@ def _split_turns(group: list[Member]) -> Iterable[list[Member]]:
 def list_contested(comm: Communicator, *others: Communicator) -> list[int]:
     """Return the ranks of a communicator that processes of other hosts began under the same id, too.
 
-    None where somebody completed it: the job was started again. Each job has a rank 0 that makes an id of its own.
+    None where somebody completed it, or where more processes began it than it has ranks: the job, or a host of it, was
+    started again, or a host has two names. Each job has a rank 0 that makes an id of its own.
     """
     rivals = [other for other in others if other is not comm and other.ids & comm.ids] if others else []
+    began = [member for one in (comm, *rivals) for member in one.members.values()]
+    if any(member.completed for member in began) or len(began) > comm.nranks:
+        return []
     hosts = {member.log.process.host for member in comm.members.values()}
     found: set[int] = set()
     for other in rivals:
-        members = other.members.values()
-        if any(member.completed for member in (*members, *comm.members.values())):
-            return []
-        if hosts.isdisjoint(member.log.process.host for member in members):
-            found |= comm.members.keys() & other.members.keys()
+        if hosts.isdisjoint(member.log.process.host for member in other.members.values()):
+            both = ((member, comm.members[rank]) for rank, member in other.members.items() if rank in comm.members)
+            found |= {one.rank for one, member in both if _pointer(one) != _pointer(member)}
     return [] if 0 in found else sorted(found)
+
+
+def _pointer(member: Member) -> tuple[int, str]:
+    """Return pid and pointer of a communicator: those of one process are the same under each name of its host."""
+    return member.log.process.pid, member.init.comm
 
 
 def _make(members: list[Member]) -> Communicator:
