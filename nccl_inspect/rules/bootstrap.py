@@ -249,7 +249,7 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         who = ranks_word({begin.member for begin in begins})
         named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
         places = {(begin.source, begin.order) for begin in begins}
-        evidence = [line for comm in comms for line in comm.evidence if (line.source, line.order) in places]
+        evidence = [line for comm in comms for line in comm.evidence if line.position in places]
         yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence)
 
 
