@@ -24,8 +24,8 @@ from nccl_inspect.artifacts import Identity, Kind
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.util.records import Frozen, Record
 
-_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|(?:^|\D)(\d+)$", re.IGNORECASE)
-"""PyTorch puts the rank behind what TORCH_FR_DUMP_TEMP_FILE says."""
+_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|^(?!.*rank[_-]?\d)(?:.*\D)?(\d+)$", re.IGNORECASE)
+"""PyTorch puts the rank behind what TORCH_FR_DUMP_TEMP_FILE says; behind a rank, other numbers are copies or dates."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")

@@ -35,6 +35,10 @@ def test_the_rank_is_in_the_name() -> None:
         "a/b3/nccl_trace_rank_0.json": 0,
         "dump-rank7.pickle": 7,
         "comm_lib_trace_rank_5": 5,
+        "run-4711/dump_job4711_3": 3,
+        "12": 12,
+        "dump-rank7.1": None,
+        "dump_rank_7-1130": None,
         "dump": None,
     }
     assert artifacts.kind_of(data) is flight_recorder.KIND
