@@ -249,9 +249,10 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         nobody = set(range(comms[0].nranks)).difference(*(comm.started for comm in comms))
         who = ranks_word({begin.member for begin in begins})
         named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
+        sure = "likely" if facts.settings("NCCL_COMM_ID") else "certain"  # then they may be of two jobs
         places = {(begin.source, begin.order) for begin in begins}
         evidence = [line for comm in comms for line in comm.evidence if line.position in places]
-        yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence)
+        yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence, confidence=sure)
 
 
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
