@@ -75,6 +75,7 @@ class Identity(Frozen):
     are_all_hosts: bool = False  # whether a job on none of these hosts is another one
     prefixes: tuple[str, ...] = ()
     numbers: frozenset[str] = frozenset()  # numbers that a scheduler gave to the job
+    active: float | None = None  # when the job ran, in seconds since 1970
     is_of_many: bool = False  # whether it may be about several jobs: files about machines, lists of pods
 
 

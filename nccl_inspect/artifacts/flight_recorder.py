@@ -143,7 +143,8 @@ class Dump(Record):
     def identity(self) -> Identity:
         """Return what identifies its job."""
         sizes = {group.name: len(group.ranks) for group in self.groups.values() if group.ranks}
-        return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank)
+        active = self.active_ns / 1e9 if self.active_ns > 0 else None
+        return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)
 
     @property
     def is_waiting(self) -> bool:

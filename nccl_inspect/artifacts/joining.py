@@ -27,8 +27,7 @@ from nccl_inspect.model.versions import is_inferred, order
 from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.times import glog_seconds
-from nccl_inspect.util.wording import count
+from nccl_inspect.util.times import Moment, glog_seconds, moment
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Call, Dump
@@ -141,8 +140,9 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
     return numbers
 
 
-# What shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes
+# What shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes, times
 
+_ZONES = 14 * 3600.0  # the most by which a clock without zone may be off
 _JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
 _MOST_SHOWN = 3
 NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
@@ -157,6 +157,8 @@ class Traits(Record):
     sizes: tuple[int, ...]  # ranks of its communicators, the largest first
     hosts: frozenset[str]  # short names, also those that a collector gave to printers
     sources: tuple[str, ...]
+    began: Moment | None
+    ended: Moment | None
 
     @classmethod
     def collect(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
@@ -167,6 +169,7 @@ class Traits(Record):
         sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
         names = [log.process.host for log in logs if is_named(log.process.host)]
         names += [part for log in logs for part in log.process.apart.split("/") if part]
+        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.closing.time for log in logs))
         comms = (comm_number(member.init.comm_id or "") for member in members)
         return cls(
             comms=frozenset(number for number in comms if number is not None),
@@ -174,7 +177,14 @@ class Traits(Record):
             sizes=tuple(sorted(sizes.values(), reverse=True)),
             hosts=frozenset(map(short, names)),
             sources=tuple(sources),
+            began=min(first, key=lambda when: when.seconds, default=None),
+            ended=max(last, key=lambda when: when.seconds, default=None),
         )
+
+
+def _find_dates(times: Iterable[str | None]) -> list[Moment]:
+    moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
+    return moments if len({when.clock for when in moments}) == 1 else []
 
 
 def _some(names: Sequence[str]) -> str:
@@ -212,7 +222,17 @@ def contradiction(evidence: Identity, job: Traits) -> str | None:
     if most > 1 and (world < most or (world > most and most not in evidence.sizes)):
         ranks = f"ranks 0-{world - 1}" if world > 1 else "rank 0"
         return f"{ranks} of a world of {world}; the log's job has {most}"
-    return None
+    if evidence.active is None or job.began is None or job.ended is None:
+        return None
+    before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds
+    if max(before, after) <= _DAY + (_ZONES if job.began.clock == "local" else 0.0):
+        return None
+    return f"recorded {_days(max(before, after))} {'before the log began' if before > after else 'after the log ended'}"
+
+
+def _days(seconds: float) -> str:
+    days = round(seconds / _DAY)
+    return f"{days} day{'s' * (days > 1)}"
 
 
 # Which host of the job a file is about
@@ -388,8 +408,7 @@ def _find_older(dumps: Mapping[int, Dump], _job: Job) -> Iterator[tuple[int, str
             is_copy = other.active_ns == dump.active_ns
             yield place, f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
         elif 0 < dump.active_ns < last - _DAY * 1e9:
-            days = round((last - dump.active_ns) / 1e9 / _DAY)
-            yield place, f"{count(days, 'day')} older than the dumps of other ranks"
+            yield place, f"{_days((last - dump.active_ns) / 1e9)} older than the dumps of other ranks"
 
 
 def _find_reruns(dumps: Mapping[int, Dump], job: Job) -> Iterator[tuple[int, str]]:

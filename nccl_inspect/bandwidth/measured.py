@@ -285,7 +285,7 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
         tool=table.tool,
         hosts=[escape_controls(host) for host in table.hosts],
         sizes=[Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()],
-        wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong_rows}.values()),
+        wrong_lines=list({line.position: line for one, _ in group for line in one.wrong_rows}.values()),
     )
     if facts.job.is_one_of_several and not all(one.pids for one, _ in group):
         entry.reason = "several jobs are in the log, and the rows do not say of which they are"

@@ -552,6 +552,8 @@ class _Page:
         self._declared, self._block = _entries(declared, _DECLARED, name), block
         word, _, kinds = self._declared.get("check", [name])[0].partition(" ")
         self._check: Callable[..., Iterable[Hit | Effects]] | None = checks.get(word)
+        if self._check and (idle := ({*_OF_STATEMENTS} - {"check"}) & self._declared.keys()):
+            raise PageError(f"{name}.md: a function finds what the rule is about: {min(idle)} says nothing")
         self.takes_findings = bool(self._check and self._check.__code__.co_argcount > 1)
         if self._check and kinds:
             self._check = partial(self._check, kinds=kinds.split("¦"))

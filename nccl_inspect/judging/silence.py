@@ -113,13 +113,13 @@ def silence_of(facts: Facts) -> Silence:
         return Silence(left, [])
     comms = facts.job.communicators
     missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
-    hosts_gone = [host for host in facts.job.hosts if set(host.ranks) == {rank for one in left for rank in one.ranks}]
-    is_host = bool(hosts_gone) and len(facts.job.hosts) > 1
+    gone = {rank for last in left for rank in last.ranks}
+    is_host = len(facts.job.hosts) > 1 and any(set(host.ranks) == gone for host in facts.job.hosts)
     if (len(left) == 1 or is_host) and not missing:  # else the silence of another rank proves nothing
         return Silence(left, [])
     if missing and peers_lost(echoes) and not hosts:
-        left = []  # connections to a host that is not in the log were lost
-    return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
+        gone = set()  # connections to a host that is not in the log were lost
+    return Silence([], sorted(gone | missing))
 
 
 def find_early_aborts(facts: Facts) -> list[LastLine]:
@@ -177,10 +177,10 @@ def _present(facts: Facts, echoes: list[Notice]) -> set[object]:
     begins = _first_lines(facts.job.notices) if echoes else {}
     reports = [(wait.rank, wait.notice.evidence[0]) for wait in watchdog.waits(facts)]
     reports += [(status.rank, status.notice.evidence[0]) for status in watchdog.statuses(facts)]
-    reported = [(rank, line.source, line.order) for rank, line in reports if rank is not None]
+    later = {rank for rank, line in reports if line.order > of_source.get(line.source, line.order)}
     for last in facts.job.last_lines:
         place, other = (last.source, last.process.host), of_source.get(last.source)
-        is_later = any(rank in last.ranks and order > of_source.get(source, order) for rank, source, order in reported)
+        is_later = not later.isdisjoint(last.ranks)
         if other is not None and last.order > first.get(place, other):
             is_later |= place in first or begins.get(place, other) < other
         present |= {last.process} if is_later else set()

@@ -640,11 +640,11 @@ class Fold:
             if how == NOTE or repeated.text.level in STATEMENTS:
                 self._note(log, place, repeated.origin, repeated.text, end, repeated.number)
 
-    def _refuse(self, place: int, lines: int = 1) -> None:
-        """Count lines with impossible numbers as damaged."""
+    def _refuse(self, place: int) -> None:
+        """Count a line with impossible numbers as damaged."""
         counts = self.sources[source_and_line(place)[0]].counts
-        counts.typed_lines -= lines
-        counts.damaged_lines += lines
+        counts.typed_lines -= 1
+        counts.damaged_lines += 1
 
     def _unknown(self, place: int, printed: Origin | Late, text: Text, count: int = 1) -> None:
         if note := self.unrecognised.get(text.message):

@@ -160,7 +160,7 @@ class _Builder:
             excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             damaged=self._show_lines(lambda source: source.counts.broken),
-            repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
+            repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: line.position),
             raised=self._show_lines(lambda source: source.raised),
             raised_by=processes.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
             spared=self._show_lines(lambda source: source.spared),

@@ -134,12 +134,12 @@ def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evid
         others = [other for other in job.unexplained if other is not notice]
         return [error.evidence[0] for error in (notice, *others) if error and error.evidence][:_MAX_EVIDENCE]
     levels = {
-        (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
+        line.position: 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
         for notice in notices_shown(job.notices, told)
         for line in notice.evidence
     }
 
-    best = sorted(told.evidence, key=lambda line: (line not in lead.evidence, levels.get((line.source, line.order), 2)))
+    best = sorted(told.evidence, key=lambda line: (line not in lead.evidence, levels.get(line.position, 2)))
     return [line for line in told.evidence if line in best[:_MAX_EVIDENCE]]
 
 

@@ -19,7 +19,7 @@ from nccl_inspect.judging import culprits, remedies
 from nccl_inspect.judging.facts import shares_ranks
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.statements import is_error, is_propagated_error, notices_shown, rank_prefix
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import ACTIONS, Finding, Head, Place
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
@@ -155,10 +155,10 @@ class AlreadyShown:
         evidence = list(evidence)
         if self._verbose:
             return evidence
-        fresh = [line for line in evidence if (line.source, line.order) not in self._lines]
+        fresh = [line for line in evidence if line.position not in self._lines]
         shown = fresh[: most if self._is_first else 1]
         self._is_first = False
-        self._lines.update((line.source, line.order) for line in shown)
+        self._lines |= positions_in(shown)
         return shown
 
 
@@ -244,9 +244,7 @@ def has_story(job: Job) -> bool:
     lead, begin = find_lead(job), job.story[0]
     if lead is None and job.verdict != "failed":
         return any(finding.root and finding.rule == begin.rule for finding in job.findings)
-    is_shown = lead is not None and any(
-        (line.source, line.order) == (begin.line.source, begin.line.order) for line in lead.evidence
-    )
+    is_shown = lead is not None and begin.line.position in positions_in(lead.evidence)
     return is_shown or begin.rule == (lead.rule if lead else None)
 
 

@@ -18,6 +18,7 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.siblings import Agreement, Odd
 from nccl_inspect.judging.transfers import is_connected
 from nccl_inspect.model import versions
+from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.grouping import group_sets, group_values
@@ -334,8 +335,7 @@ def _tells(facts: Facts, finding: Finding, odd: Odd, slow: Selection | None) -> 
     """Return whether a finding is about the same: slow paths, a line, or the same ranks in a related respect."""
     if slow is not None and finding.paths is not None and set(slow.rows) <= set(finding.paths.rows):
         return True
-    shown = {(line.source, line.order) for line in finding.evidence}
-    if any((line.source, line.order) in shown for line in odd.lines()[:1]):
+    if positions_in(odd.lines()[:1]) & positions_in(finding.evidence):
         return True
     some = len(finding.ranks) < len(facts.job.ranks_seen)
     is_named = some and bool(odd.ranks) and odd.ranks <= set(finding.ranks)

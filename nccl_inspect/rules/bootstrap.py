@@ -14,6 +14,7 @@ from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
+from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
@@ -254,7 +255,7 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         who = ranks_word({begin.member for begin in begins})
         named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
         places = {(begin.source, begin.order) for begin in begins}
-        evidence = [line for comm in comms for line in comm.evidence if (line.source, line.order) in places]
+        evidence = [line for comm in comms for line in comm.evidence if line.position in places]
         is_of_one = not facts.settings("NCCL_COMM_ID") and 0 not in nobody  # else these may be jobs, or runs, of one id
         sure = "certain" if is_of_one else "possible"
         yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence, confidence=sure)
@@ -300,11 +301,11 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
         detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
         # The last exception that is of no rank may have ended the missing process.
-        lines = {(line.source, line.order) for error in errors for line in error.evidence}
+        lines = positions_in(line for error in errors for line in error.evidence)
         loose = [
             raised
             for raised in exceptions.exceptions_of(facts).loose
-            if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
+            if raised.line.position not in lines and not raised.is_loss_of_peer
         ]
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
         ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}

@@ -118,7 +118,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
                 "file": files[0] if files else "",
                 "pod": pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>",
             },
-            evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
+            evidence=sorted(filter(None, last), key=lambda line: line.position)[:1],
         )
     elif is_info and not job.communicators:
         end = max((line.line for line in last if line), default=0)

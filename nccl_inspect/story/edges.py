@@ -283,7 +283,8 @@ class Edges:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
-        for why in ended[0].because if len(ended) == 1 and not ended[0].gave_up else ():
+        is_one = len(ended) == 1 and len(ended[0].actors) == len(ended[0].because) == 1
+        for why in ended[0].because if is_one and not ended[0].gave_up else ():
             is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
             if is_failure and not (why.actors or why.peers or why.is_condition):
                 why.actors = ended[0].actors

@@ -182,7 +182,7 @@ class Story:
         said = set(map(_sentence, lead))
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
         for effect in self.effects_of(lead):
-            is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
+            is_shown = effect.line is not None and effect.line.position in shown
             is_shown &= effect.actors <= who or effect.layer != Layer.WAIT  # else it is the line by which others lag
             is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
             if not (is_shown or (is_said and effect.actors <= who) or _ONLY_NAME.fullmatch(effect.words)):

@@ -26,7 +26,6 @@ class Bar:
         self._at_once = wanted is not None
         self._began = self._drawn = time.monotonic()
         self._done = self._shown = 0
-        self._total: int | None = None
         self._bar: Any = None
         self._open = ExitStack()
 
@@ -40,7 +39,6 @@ class Bar:
     def update(self, size: int, total: int | None) -> None:
         """Count bytes read, of a total that may be unknown."""
         self._done += size
-        self._total = total
         now = time.monotonic()
         is_long = self._done > _LONG or now - self._began > _LONG_WAIT if total is None else total > _LONG
         if self._bar is None and (self._at_once or is_long):

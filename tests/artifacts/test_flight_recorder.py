@@ -35,6 +35,10 @@ def test_the_rank_is_in_the_name() -> None:
         "a/b3/nccl_trace_rank_0.json": 0,
         "dump-rank7.pickle": 7,
         "comm_lib_trace_rank_5": 5,
+        "run-4711/dump_job4711_3": 3,
+        "12": 12,
+        "dump-rank7.1": None,
+        "dump_rank_7-1130": None,
         "dump": None,
     }
     assert artifacts.kind_of(data) is flight_recorder.KIND
@@ -473,3 +477,25 @@ def test_who_costs_little_or_is_late_in_turn_is_none_and_without_all_durations_n
     assert not stragglers.find_stragglers(dumps(4, lambda *_: None))
     assert not stragglers.find_stragglers(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0)[:7])
     assert not stragglers.find_stragglers(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0, calls=15))
+
+
+@pytest.mark.parametrize(
+    ("day", "problem"),
+    [(10, None), (13, "recorded 3 days after the log ended"), (7, "recorded 3 days before the log began")],
+)
+def test_dumps_of_another_day_are_refused(tmp_path: Path, day: int, problem: str | None) -> None:
+    lines = (
+        f"2026-03-10T10:00:00.000000Z n1:7{rank}:7{rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x1{rank} "
+        f"rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {rank}0 commId 0x5 - Init {how}\n"
+        for how in ("START", "COMPLETE")
+        for rank in range(2)
+    )
+    (tmp_path / "job.log").write_text("".join(lines))
+    made = int(datetime.datetime(2026, 3, day, 10, tzinfo=datetime.UTC).timestamp()) * 10**9
+    call = {"record_id": 1, "process_group": ["0", "default_pg"], "collective_seq_id": 1, "time_created_ns": made}
+    call |= {"profiling_name": "nccl:all_reduce", "input_sizes": [[8]], "state": "scheduled"}
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    for rank in range(2):
+        recorded = {"version": "2.10", "pg_config": groups, "pg_status": {}, "entries": [call]}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_text(json.dumps(recorded))
+    assert {artifact.problem for artifact in nccl_inspect.read(str(tmp_path)).artifacts} == {problem}

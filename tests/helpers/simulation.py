@@ -120,7 +120,6 @@ class Job:
         self.slots = slots
         self.nranks = len(slots)
         self.comms: list[Comm] = []
-        self._ids = count(1)
         self._tids = count(first_pid + 1000)
         self._host_pids = {host: first_pid + index for index, host in enumerate(hosts)}
         self._pids = [self._host_pids[host] if threads else first_pid + rank for rank, (host, _) in enumerate(slots)]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import list_roles
 from nccl_inspect.judging import engine, pages, remedies
+from nccl_inspect.judging.check import Facts, Hit
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
@@ -173,6 +175,18 @@ def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason:
         found = str(error)
     assert found.startswith("license_refused.md: ") if reason else found == ""
     assert reason in found
+
+
+def test_a_page_says_nothing_that_its_function_passes_over(tmp_path: Path) -> None:
+    (tmp_path / "license_refused.md").write_text(PAGE, encoding="utf-8")
+
+    def license_refused(facts: Facts) -> Iterator[Hit]:
+        yield from ()
+
+    module = ModuleType(__name__)
+    vars(module)["license_refused"] = license_refused
+    with pytest.raises(PageError, match="a function finds what the rule is about: about says nothing"):
+        list(pages.load_rules(tmp_path, [module]))
 
 
 def contradictions(example: Example, answer: dict[str, Any] | None) -> Iterator[str]:

@@ -16,7 +16,7 @@ from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.culprits import subject
 from nccl_inspect.judging.remedies import COMMENT
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
@@ -441,5 +441,4 @@ def _make_chain(first: Change, findings: list[Change], changes: list[Change], pa
 
 
 def _share_a_line(change: Change, finding: Change) -> bool:
-    lines = {(line.source, line.order) for line in finding.evidence}
-    return any((line.source, line.order) in lines for line in change.evidence)
+    return not positions_in(finding.evidence).isdisjoint(positions_in(change.evidence))

@@ -15,7 +15,7 @@ from typing import Any
 from nccl_inspect.errors import suggestion
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.inventory import BUILT_IN
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection, Setting
@@ -269,8 +269,8 @@ def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
     violations = [setting for setting in job.environment if setting.source != "plugin" and fits(setting)]
     for setting in violations:
-        own = {(line.source, line.order) for line in setting.evidence}
-        about = (f for f in job.findings if own & {(line.source, line.order) for line in f.evidence})
+        own = positions_in(setting.evidence)
+        about = (f for f in job.findings if own & positions_in(f.evidence))
         finding = next((f for f in about if f.severity != "info" and f.fix), None)
         todo = f"unset {setting.name}   # pod spec 'env:', image, launch script, /etc/nccl.conf"
         if finding and setting.name in finding.fix[0]:
