@@ -211,7 +211,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     if facts.job.communicators:
         return None
     for notice in filter(is_unlabelled, facts.with_role("store-failed")):
-        if value(notice, "rank") in end.ranks:
+        if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
             return RaisedException(notice.message, notice.evidence[0], notice)
     return None
 

@@ -224,7 +224,7 @@ class Collector:
                 yield incident
         if raised.traces or raised.echoes or process_ends(self.facts):
             return
-        for loose in [entry for entry in raised.loose if entry.is_error][-1:]:
+        for loose in [entry for entry in raised.loose if entry.is_error or entry.notice][-1:]:
             if not loose.is_loss_of_peer:
                 yield self._tell(loose, () if loose.rank is None else (loose.rank,), confidence="likely")
         for loose in raised.of_threads[-1:]:
