@@ -465,6 +465,7 @@ def _out_of_order(ring: Sequence[tuple[int, Call]], rows: _Rows) -> list[int]:
 
 
 def _find_odd(ring: Sequence[tuple[int, Call]], rows: _Rows, roles: Mapping[int, Mapping[str, str]]) -> list[int]:
+    """Return the ranks of a ring whose two calls all others make in the other order, by groups with the same role."""
     places = [(roles[rank][call.group], call.seq) for rank, call in ring]
     # Of each rank the call in which it stands, and that in which the one before it waits for it.
     pairs = list(zip(places, [places[-1], *places[:-1]], strict=True))

@@ -18,7 +18,7 @@ from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import OVER_TCP
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import list_words, ranks_word, some_names
+from nccl_inspect.util.wording import list_words, some_names
 
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
@@ -252,8 +252,7 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
     if begins:
         hosts = sorted({begin.process.host for begin in begins})
         nobody = set(range(comms[0].nranks)).difference(*(comm.started for comm in comms))
-        who = ranks_word({begin.member for begin in begins})
-        named = {"who": who, "hosts": list_words(hosts), "nobody": ranks_word(nobody) if nobody else ""}
+        named = {"who": {begin.member for begin in begins}, "hosts": hosts, "nobody": nobody}
         places = {(begin.source, begin.order) for begin in begins}
         evidence = [line for comm in comms for line in comm.evidence if line.position in places]
         is_of_one = not facts.settings("NCCL_COMM_ID") and 0 not in nobody  # else these may be jobs, or runs, of one id

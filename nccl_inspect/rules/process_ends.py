@@ -45,11 +45,11 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
         yield by_memory
         if by_memory.confidence != "possible":
             return
-    reported = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
-    aborted = [end for end in departed if end.code == -signal.SIGABRT and reported.intersection(end.ranks)]
-    is_part = len(facts.job.ranks_seen) < (facts.job.world_size or 0)
-    # Of a part of the job only PyTorch's watchdog may have ended processes, for the loss of one that the log lacks.
-    if departed and not (is_part and echoes and len(aborted) == len(departed)):
+    watched = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
+    own = [end for end in departed if end.code != -signal.SIGABRT or watched.isdisjoint(end.ranks)]
+    # Where the log lacks ranks, all that ended may have been ended by PyTorch's watchdog, for the loss of one of those.
+    lacks_cause = bool(echoes) and not own and len(facts.job.ranks_seen) < (facts.job.world_size or 0)
+    if departed and not lacks_cause:
         yield _find_departed(facts, departed, echoes)
     elif facts.is_over() and (late := ends.since_start(facts, lost)):
         yield _find_loss(facts, Silence([], []), late, sure=False)

@@ -169,28 +169,31 @@ class Table:
         return blame(_KINDS[still.kind], culprits, self._sentence(still, culprits), line)
 
     def _find_cut_off(self) -> Incident | None:
-        """Return the ranks of hosts that no longer reach PyTorch's store after a time-out, as other hosts do.
+        """Return the ranks of hosts that did not confirm a time-out through PyTorch's store, as other hosts did.
 
-        Who times out tells the others through the store, and all confirm it within seconds (2.4 and later).
+        Who times out tells the others through the store, and all confirm it within seconds (2.4 and later). Where only
+        the host of rank 0 did, on which the store is, all others lost that one.
         """
-        told = [one for one in statuses(self.facts) if not one.is_in_call]
-        ranks = [rank for one in told for rank in (one.rank, value(one.notice, "origin_rank"))]  # who was told, by whom
-        heard = {rank for rank in ranks if isinstance(rank, int)}
-        deaf = {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
-        deaf = {rank: line for rank, line in deaf.items() if rank not in heard}
-        here, there = self.actors.hosts_of(heard), self.actors.hosts_of(deaf)
-        since = [when for line in deaf.values() if (when := line_seconds(line.text)) is not None]
+        signals = [one for one in statuses(self.facts) if not one.is_in_call]
+        ranks = [rank for one in signals for rank in (one.rank, value(one.notice, "origin_rank"))]
+        confirming = {rank for rank in ranks if isinstance(rank, int)}
+        lines = {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
+        silent = {rank: line for rank, line in lines.items() if rank not in confirming}
+        here, there = self.actors.hosts_of(confirming), self.actors.hosts_of(silent)
+        since = [when for line in silent.values() if (when := line_seconds(line.text)) is not None]
         if not here or not there or not since or not set(here).isdisjoint(there):
             return None
         if self._last_time - max(since) < _HEARING:
             return None  # the log may end before they do
         is_store_alone = here == self.actors.hosts_of([0]) and len(there) > 1
-        who = f"{ranks_word(deaf)} ({list_words(there)})"
-        text = f"{who} no longer {conjugate(len(deaf), 'reach')} PyTorch's store after the time-out, as others do"
+        named, hosts = (confirming, here) if is_store_alone else (silent, there)
+        who = f"{ranks_word(named)} ({list_words(hosts)})"
+        text = f"{who} did not confirm the time-out through PyTorch's store, as others did: cut off, or the output ends"
         if is_store_alone:
-            who = f"{ranks_word(heard)} ({here[0]}) {is_or_are(len(heard))} cut off"
-            text = f"{who}: after the time-out no rank of another host reaches PyTorch's store there"
-        return blame("cut-off", heard if is_store_alone else deaf, text, next(iter(deaf.values())), layer=Layer.SYSTEM)
+            text = (
+                f"{who} alone confirmed the time-out through PyTorch's store, which rank 0 has: cut off from the others"
+            )
+        return blame("cut-off", named, text, next(iter(silent.values())), layer=Layer.SYSTEM)
 
     @cached_property
     def _last_time(self) -> float:
@@ -215,22 +218,26 @@ class Table:
                 continue
             (number, first), (_, then), *_ = by_number
             if only := first - then:
+                they = f"{ranks_word(only)} still {conjugate(len(only), 'wait')}"
+                is_shared = all(wait.operation not in _ROOTED for wait in some if wait.seq == number)
+                if is_shared and by_number[1][0] > number + 1 and len(then) < len(only):
+                    # Nobody is two calls ahead of others that have yet to give their part.
+                    text = f"{ranks_word(then)} made other calls than the others: {they} in work {number} of {group}"
+                    return blame("calls-differ", then, text, line)
                 text = (
                     f"it likely began in process group {group}: {ranks_word(then)} finished work {number}, in which "
-                    f"{ranks_word(only)} still {conjugate(len(only), 'wait')}: they made different calls under that "
-                    f"number, or the part of {ranks_word(only)} is stuck"
+                    f"{they}: they made different calls under that number, or the part of {ranks_word(only)} is stuck"
                 )
                 named = {rank for _, ranks in by_number for rank in ranks}
-                is_shared = all(wait.operation not in _ROOTED for wait in some if wait.seq == number)
-                if is_shared and by_number[1][0] > number + 1 and len(then) < len(only):  # it cannot be two ahead
-                    they = f"{ranks_word(only)}, which still {conjugate(len(only), 'wait')} in work {number}"
-                    text = f"{ranks_word(then)} made other calls than {they} of process group {group}"
-                    return blame("calls-differ", then, text, line)
                 return blame("call-unfinished", named, text, line, layer=Layer.WAIT)
         return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
 
     def _judge_pair(self, line: Evidence) -> Incident | None:
-        """Return the members that did not time out, of the pair or the only communicator in which others wait."""
+        """Return who holds up those that wait to send or receive.
+
+        It is the only partner of theirs that does not wait, else the members that did not time out, of the pair or the
+        only communicator in which others wait.
+        """
         waiting = {wait.rank for wait in self._waits if wait.rank is not None}
         pairs = [begins for comm in self.facts.job.communicators if comm.nranks == len(begins := comm.begins) == 2]
         by_pair = [{self.actors.actor_by_process(begin.process) for begin in begins} for begins in pairs]

@@ -515,8 +515,8 @@ def _split_turns(group: list[Member]) -> Iterable[list[Member]]:
 def list_contested(comm: Communicator, *others: Communicator) -> list[int]:
     """Return the ranks of a communicator that processes of other hosts began under the same id, too.
 
-    None where somebody completed it, or where more processes began it than it has ranks: the job, or a host of it, was
-    started again, or a host has two names. Each job has a rank 0 that makes an id of its own.
+    The list is empty where somebody completed it, or where more processes began it than it has ranks: the job, or a
+    host of it, was started again, or a host has two names. Each job has a rank 0 that makes an id of its own.
     """
     rivals = [other for other in others if other is not comm and other.ids & comm.ids] if others else []
     began = [member for one in (comm, *rivals) for member in one.members.values()]
