@@ -105,9 +105,9 @@ class Collector:
                 end.gave_up = any(self.actors.find_process(actor) is None for actor in end.actors)
         kinds = {incident.finding.rule for incident in found if incident.finding}
         found += self._collect_findings(kinds)
-        return [incident for incident in found if not self._is_outlived(incident)]
+        return [incident for incident in found if not self.is_outlived(incident)]
 
-    def _is_outlived(self, incident: Incident) -> bool:
+    def is_outlived(self, incident: Incident) -> bool:
         """Return whether the program reported success below an incident, and what it says is not repeated there."""
         line, ends = incident.line, life.successes(self.facts)
         is_above = line is not None and line.order < ends.get(line.source, 0)

@@ -229,7 +229,8 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     """
     actors = Actors(facts)
     joined = [finding for finding in findings if rules_by_name()[finding.rule].tells]
-    incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).collect()
+    collector = Collector(facts, actors, [finding for finding in findings if finding not in joined])
+    incidents = collector.collect()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
         process = actors.find_process(min(incident.actors, key=str)) if incident.actors else None
@@ -243,7 +244,10 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     quoted = positions_in(line for finding in fatal for line in finding.evidence)
     incidents = [one for one in incidents if is_over or _is_failure(one) or (one.line and one.line.position in quoted)]
     edges = Edges(actors, incidents)
-    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined)) is not None:
+    other = _gone_silent(facts, edges, actors)
+    if other is None and (found := _take_finding(edges, actors, joined)) and not collector.is_outlived(found):
+        other = found
+    if other is not None:
         for root in edges.roots:
             if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
@@ -302,15 +306,17 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     )
 
 
-def _take_finding(edges: Edges, findings: Iterable[Finding]) -> Incident | None:
-    """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
+def _take_finding(edges: Edges, actors: Actors, findings: Iterable[Finding]) -> Incident | None:
+    """Return what a rule that joins statements says about calls of some ranks, where the others at most wait."""
     roots = edges.roots
-    if not roots or any(not root.is_foreign or root.kind in TWO_SIDED for root in roots):
+    if any(not root.is_foreign or root.kind in TWO_SIDED for root in roots):
         return None
     for finding in sorted(findings, key=lambda finding: _CONFIDENCES.index(finding.confidence)):
         kind = rules_by_name()[finding.rule].tells[0]
-        if kind in _OF_CALLS and finding.fatal and finding.ranks and finding.confidence != _CONFIDENCES[-1]:
-            told = blame(kind, finding.ranks, finding.summary, next(iter(finding.evidence), None), finding.confidence)
+        is_about = not roots or (kind in _OF_CALLS and bool(finding.ranks))
+        if is_about and finding.fatal and finding.confidence != _CONFIDENCES[-1]:
+            who = finding.ranks if roots or actors.world is not None else ()  # else they may be ranks of a communicator
+            told = blame(kind, who, finding.summary, next(iter(finding.evidence), None), finding.confidence)
             told.teller = finding.rule
             return told
     return None

@@ -18,7 +18,7 @@ import nccl_inspect
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
 from nccl_inspect.judge import gather_facts
-from nccl_inspect.judging.engine import list_rules
+from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.story.telling import tell
 
@@ -74,6 +74,18 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
         for name, one in read_stored(corpus).items()
         if one.get("verdict") == "failed" and not any(map(_says_that_it_failed, one.get("findings", ())))
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_a_rule_tells_of_a_failed_job_is_in_its_story() -> None:
+    """The finding that nothing explains a failure has no story: the log shows none."""
+    wrong = []
+    for corpus in ("samples", "pages", "logs", "built"):
+        for name, one in read_stored(corpus).items():
+            lead = next(iter(one.get("findings", ())), None)
+            if one.get("verdict") == "failed" and not one.get("story") and lead and lead["confidence"] != "possible":
+                is_told = rules_by_name()[lead["rule"]].tells and lead["rule"] != "failure-unexplained"
+                wrong += [f"{name}: {lead['rule']}"] if is_told else []
     assert not wrong, "\n".join(wrong)
 
 
