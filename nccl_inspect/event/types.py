@@ -115,14 +115,19 @@ class ProcessEnded(Notice):
 def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEnded]]) -> None:
     """Join a line of a report with those of the same reporter near it: what completes another line becomes part of it.
 
+    Where that line was left out, one that says who ended and how stands for the report.
+
     Args:
         near: the lines before it that may be of the same report, with their numbers; this one is added.
     """
     near[:] = [entry for entry in near if number - entry[0] <= NEAR]
     others = [other for _, other in reversed(near) if other.reporter == event.reporter]
     if event.completes == "above":
-        for whole in [other for other in others if not other.completes][:1]:
-            whole.take(event)
+        mine = [other for other in others if not other.completes and event.ended_pid in (None, other.ended_pid or event.ended_pid)]
+        if mine:
+            mine[0].take(event)
+        elif event.ended_pid is not None and event.code is not None:
+            object.__setattr__(event, "completes", "")
     elif not event.completes:
         for part in [other for other in others if other.completes == "below"]:
             event.take(part)

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.facts import Facts, first_of_each, is_before, once
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -183,12 +183,17 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
 def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
     """Return whether the job continues below an exception without a traceback: a program may print what it caught.
 
-    The rank itself prints more, it ended in order, or no failure follows before other output does.
+    It ended in order, the rank itself prints more than that it gives up its communicator, or no failure follows before
+    other output does.
     """
     here = notice.evidence[-1]
-    if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
-        return True
     if is_over_below(facts, here) or came_up_below(facts, notice):
+        return True
+    if rank is not None and any(
+        comm.state == "aborted" and rank in global_ranks(comm, comm.ended) for comm in facts.job.communicators
+    ):
+        return False
+    if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
         return True
     failures, end = _places_of_failures(facts)[here.source]
     below = bisect_right(failures, here.order)

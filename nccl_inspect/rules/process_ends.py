@@ -345,6 +345,7 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
     stopped = [*ends.terminations(facts), *([] if facts.is_over() else ends.find_kills_of_all(facts))]
     has_failed = facts.with_event(ProcessEnded, lambda event: not event.is_external)
+    has_failed = has_failed or exceptions.exceptions_of(facts).traces
     told = {value(notice, "pid") for notice in facts.with_role("ends-worker")} if has_failed else set()
     errors = (notice for notice in facts.errors() if is_forced(notice))
     forced = {id(notice): notice for notice in errors if value(notice, "pid") not in told}

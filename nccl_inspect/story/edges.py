@@ -239,9 +239,15 @@ class Edges:
                 self._explain_foreign(foreign, standing, held, first_out)
         losses = [one for one in everyone if one.layer == Layer.LOSS and not one.because]
         given_up = first_of(filter(_is_failed_transfer, losses))
+        timed_out = first_of(one for one in everyone if one.layer == Layer.WAIT and not one.because)
         for loss in losses:
             if given_up and not _is_failed_transfer(loss) and before(loss, given_up) is not True:
                 loss.because.append(given_up)
+            if loss.because or loss.kind in TWO_SIDED or _is_failed_transfer(loss):
+                continue
+            is_later = timed_out and before(timed_out, loss)
+            if timed_out and (is_later or (is_later is None and not loss.actors)):
+                loss.because.append(timed_out)  # who gave up waiting ends, and others lose it
         waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
             self._explain_signal(signal, first_out, [*standing, *held], waiting)

@@ -177,17 +177,25 @@ class Table:
         signals = [one for one in statuses(self.facts) if not one.is_in_call]
         ranks = [rank for one in signals for rank in (one.rank, value(one.notice, "origin_rank"))]
         confirming = {rank for rank in ranks if isinstance(rank, int)}
-        lines = {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
+        lines = {one.rank: one.notice.evidence[0] for one in signals if one.rank is not None}
+        lines |= {wait.rank: wait.notice.evidence[0] for wait in waits(self.facts) if wait.rank is not None}
         silent = {rank: line for rank, line in lines.items() if rank not in confirming}
-        here, there = self.actors.hosts_of(confirming), self.actors.hosts_of(silent)
+        is_split = len(self.facts.job.sources) > 1
+        # Without INFO lines no rank has a host: its file stands for that, else the rank.
+        place_of = {
+            rank: next(iter(self.actors.hosts_of([rank])), line.source if is_split else ranks_word([rank]))
+            for rank, line in lines.items()
+        }
+        here, there = ({place_of[rank] for rank in some if rank in place_of} for some in (confirming, silent))
         since = [when for line in silent.values() if (when := line_seconds(line.text)) is not None]
-        if not here or not there or not since or not set(here).isdisjoint(there):
+        if not here or not there or not since or here & there or (len(here) == len(there) and len(here) > 1):
             return None
         if self._last_time - max(since) < _HEARING:
             return None  # the log may end before they do
-        is_store_alone = here == self.actors.hosts_of([0]) and len(there) > 1
-        named, hosts = (confirming, here) if is_store_alone else (silent, there)
-        who = f"{ranks_word(named)} ({list_words(hosts)})"
+        is_store_alone = 0 in confirming and len(here) < len(there)
+        named = confirming if is_store_alone else set(silent)
+        hosts = self.actors.hosts_of(named)
+        who = f"{ranks_word(named)} ({list_words(hosts)})" if hosts else ranks_word(named)
         text = f"{who} did not confirm the time-out through PyTorch's store, as others did: cut off, or the output ends"
         if is_store_alone:
             text = (
