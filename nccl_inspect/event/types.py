@@ -123,7 +123,11 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
     near[:] = [entry for entry in near if number - entry[0] <= NEAR]
     others = [other for _, other in reversed(near) if other.reporter == event.reporter]
     if event.completes == "above":
-        mine = [other for other in others if not other.completes and event.ended_pid in (None, other.ended_pid or event.ended_pid)]
+        mine = [
+            other
+            for other in others
+            if not other.completes and event.ended_pid in (None, other.ended_pid or event.ended_pid)
+        ]
         if mine:
             mine[0].take(event)
         elif event.ended_pid is not None and event.code is not None:

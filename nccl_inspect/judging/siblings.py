@@ -77,7 +77,7 @@ def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[i
     # Until 2.21 a rank connects before its initialization is complete.
     completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
-    others = (completed & (announced | ranks_with_interface(facts))) - set(setting.ranks or ())
+    others = (completed & (ranks_with_interface(facts) or announced)) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))
     if not agreement.on_host:
         return others

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
@@ -11,6 +13,7 @@ from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
 from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_values
@@ -72,6 +75,18 @@ def echoes_of(facts: Facts) -> list[Notice]:
 # Who is gone
 
 
+@once
+def sources_in_blocks(facts: Facts) -> set[str]:
+    """Return the sources in which each host has its lines together: between hosts their order says nothing."""
+    spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for last in facts.job.last_lines:
+        host = last.process.host
+        first, end = spans[last.source].get(host, (last.first or last.order, 0))
+        spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
+    several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
+    return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}
+
+
 class Silence(Frozen):
     """The ranks that may have gone away, by elimination."""
 
@@ -88,7 +103,7 @@ def silence_of(facts: Facts) -> Silence:
     Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
     hosts to which connections were lost distinguish them.
     """
-    if facts.job.excerpt:
+    if facts.job.excerpt or watchdog.lacks_beginning(facts):
         return Silence([], [])  # the last line of a process may have been left out
     echoes = echoes_of(facts)
     if not absent_ranks(facts) and (aborted := find_early_aborts(facts)):
@@ -126,17 +141,22 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     """Return the processes that aborted a communicator before the first echo of their source, where they are few.
 
     An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
-    Where a source has no echo, the connections that others lost to its host are.
+    Where a source, or the lines of a host in it that stand together, has no echo, the connections that others lost to
+    its host are.
     """
     echoes = echoes_of(facts)
-    first, lost = first_of_each(line for notice in echoes for line in notice.evidence), _hosts_lost(facts, echoes)
+    lost, of_host, blocks = _hosts_lost(facts, echoes), _first_lines(echoes), sources_in_blocks(facts)
+    of_source = first_of_each(line for notice in echoes for line in notice.evidence)
+
+    def is_early(process: Process, line: Evidence) -> bool:
+        here = (line.source, process.host) if line.source in blocks else None
+        first = of_host.get(here) if here else of_source.get(line.source)
+        return not of_source or (process.host in lost if first is None else line.order < first)
+
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
-    early = {
-        process
-        for process, line in lines
-        if not first or line.order < first.get(line.source, 0) or (line.source not in first and process.host in lost)
-    }
+    early = {process for process, line in lines if is_early(process, line)}
+    early = set() if watchdog.lacks_beginning(facts) else early
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
 

@@ -11,7 +11,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import find_rank, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -32,6 +32,7 @@ PAIRWISE = ("SEND", "RECV")
 _GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 _ENQUEUED = compile_later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 _COMPLETED = compile_later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
+_TIMED_OUT = "collective timeout"
 
 
 class Wait(Frozen):
@@ -193,6 +194,21 @@ def without_output(facts: Facts) -> set[int]:
         if comm.completed and members & seen <= global_ranks(comm, comm.started):
             missing |= members - seen
     return missing
+
+
+@once
+def lacks_beginning(facts: Facts) -> bool:
+    """Return whether a log begins after the trouble did: then a line that is not there shows nothing.
+
+    Communicators end that it never shows, or ranks end because of a time-out of which they told before, as others did.
+    """
+    if any(comm.ended and not (comm.started or comm.completed) for comm in facts.job.communicators):
+        return True
+    told = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
+    ended = [one for one in facts.notices("torch/process-terminating") if _TIMED_OUT in one.message]
+    later = [*ended, *facts.with_role("after-timeout")]
+    ranks = {rank for notice in later if (rank := find_rank(notice.message)) is not None}
+    return not ranks <= told
 
 
 def communicator_of(

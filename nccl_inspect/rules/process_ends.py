@@ -19,7 +19,7 @@ from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
 from nccl_inspect.judging.silence import Silence
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
-from nccl_inspect.judging.watchdog import statuses, waits, without_output
+from nccl_inspect.judging.watchdog import lacks_beginning, statuses, waits, without_output
 from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
@@ -188,6 +188,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
     if not begun.issuperset(first.ranks):  # a rank that gave up waiting aborts as well, and its words may be cut off
         is_doubtful |= first.code == -signal.SIGABRT and first.raised is None and message is None
+    # Who ended first stands above the log.
+    is_late = is_doubtful and first.code == -signal.SIGABRT and first.raised is None and lacks_beginning(facts)
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
@@ -211,6 +213,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "last": ends_others and is_last_one,
             **_name_state(facts, first.notice.evidence),
             "loader": first.is_loader,
+            "late": is_late,
         },
         # It may not be a rank, or only one that lost another.
         ranks=suspected or ranks,
@@ -220,7 +223,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             *([first.raised.line] if first.raised else []),
             *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]]),
         ],
-        confidence="likely" if first.echo or is_doubtful else "certain",
+        confidence="possible" if is_late else "likely" if first.echo or is_doubtful else "certain",
     )
 
 
@@ -344,8 +347,8 @@ _OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-fa
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
     stopped = [*ends.terminations(facts), *([] if facts.is_over() else ends.find_kills_of_all(facts))]
-    has_failed = facts.with_event(ProcessEnded, lambda event: not event.is_external)
-    has_failed = has_failed or exceptions.exceptions_of(facts).traces
+    own = facts.with_event(ProcessEnded, lambda event: not event.is_external)
+    has_failed = own or exceptions.exceptions_of(facts).traces
     told = {value(notice, "pid") for notice in facts.with_role("ends-worker")} if has_failed else set()
     errors = (notice for notice in facts.errors() if is_forced(notice))
     forced = {id(notice): notice for notice in errors if value(notice, "pid") not in told}

@@ -237,17 +237,7 @@ class Edges:
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
                 self._explain_foreign(foreign, standing, held, first_out)
-        losses = [one for one in everyone if one.layer == Layer.LOSS and not one.because]
-        given_up = first_of(filter(_is_failed_transfer, losses))
-        timed_out = first_of(one for one in everyone if one.layer == Layer.WAIT and not one.because)
-        for loss in losses:
-            if given_up and not _is_failed_transfer(loss) and before(loss, given_up) is not True:
-                loss.because.append(given_up)
-            if loss.because or loss.kind in TWO_SIDED or _is_failed_transfer(loss):
-                continue
-            is_later = timed_out and before(timed_out, loss)
-            if timed_out and (is_later or (is_later is None and not loss.actors)):
-                loss.because.append(timed_out)  # who gave up waiting ends, and others lose it
+        self._explain_losses([one for one in everyone if not one.because])
         waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
@@ -320,6 +310,21 @@ class Edges:
             is_first = any(re.search(rf"(?<![\w.-]){host}(?![\w-])", foreign.words) for host in hosts)
         if is_first or job_failure.reason(event) == job_failure.NODE_FAILURE:
             foreign.because.append(first_out)
+
+    @staticmethod
+    def _explain_losses(unexplained: list[Incident]) -> None:
+        """Explain lost connections by a failed transfer, or by a rank that gave up waiting before: others lose it."""
+        losses = [one for one in unexplained if one.layer == Layer.LOSS]
+        given_up = first_of(filter(_is_failed_transfer, losses))
+        timed_out = first_of(one for one in unexplained if one.layer == Layer.WAIT)
+        for loss in losses:
+            if _is_failed_transfer(loss):
+                continue
+            if given_up and before(loss, given_up) is not True:
+                loss.because.append(given_up)
+            elif timed_out and loss.kind not in TWO_SIDED:
+                is_later = before(timed_out, loss)
+                loss.because += [timed_out] if is_later or (is_later is None and not loss.actors) else []
 
     def _explain_signal(
         self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]

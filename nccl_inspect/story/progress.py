@@ -7,11 +7,9 @@ progress: it only came that far because others were taken away.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -20,14 +18,16 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
-from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.remedies import look_up
+from nccl_inspect.judging.silence import sources_in_blocks
 from nccl_inspect.judging.statements import value
 from nccl_inspect.judging.watchdog import (
     PAIRWISE,
     Wait,
     communicator_of,
     communicator_of_wait,
+    lacks_beginning,
     latecomers,
     statuses,
     waiting_ranks,
@@ -123,6 +123,7 @@ class Table:
             absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
+        if dumps or lacks_beginning(self.facts):
             return
         lines = [(still, self._line(still, names)) for still in stills]
         found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
@@ -602,15 +603,3 @@ def _call(group: str, wait: Wait | None, seq: int) -> Call:
     operation = _OPERATIONS.get(wait.operation, wait.operation.lower()) if wait else ""
     sizes = (wait.numel,) if wait and wait.numel is not None else ()
     return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
-
-
-@once
-def sources_in_blocks(facts: Facts) -> set[str]:
-    """Return the sources in which each host has its lines together: between hosts their order says nothing."""
-    spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for last in facts.job.last_lines:
-        host = last.process.host
-        first, end = spans[last.source].get(host, (last.first or last.order, 0))
-        spans[last.source][host] = min(first, last.first or last.order), max(end, last.order)
-    several = {source: sorted(by_host.values()) for source, by_host in spans.items() if len(by_host) > 1}
-    return {source for source, here in several.items() if all(one[1] < other[0] for one, other in pairwise(here))}

@@ -12,14 +12,14 @@ from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import look_up
-from nccl_inspect.judging.silence import silence_of
+from nccl_inspect.judging.silence import silence_of, sources_in_blocks
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
-from nccl_inspect.story.progress import Table, sources_in_blocks
+from nccl_inspect.story.progress import Table
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
