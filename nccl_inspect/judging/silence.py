@@ -124,10 +124,10 @@ def silence_of(facts: Facts) -> Silence:
     hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
     left = [last for last in silent if not hosts or last.process.host in hosts]
     left = [last for last in left if named.intersection(last.ranks)] or left
-    if ended or (len(left) == 1 and named.intersection(left[0].ranks)):
-        return Silence(left, [])
     comms = facts.job.communicators
     missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
+    if (ended and not missing) or (len(left) == 1 and named.intersection(left[0].ranks)):
+        return Silence(left, [])
     gone = {rank for last in left for rank in last.ranks}
     is_host = len(facts.job.hosts) > 1 and any(set(host.ranks) == gone for host in facts.job.hosts)
     if (len(left) == 1 or is_host) and not missing:  # else the silence of another rank proves nothing

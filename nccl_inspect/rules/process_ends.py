@@ -48,7 +48,8 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     watched = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
     own = [end for end in departed if end.code != -signal.SIGABRT or watched.isdisjoint(end.ranks)]
     # Where the log lacks ranks, all that ended may have been ended by PyTorch's watchdog, for the loss of one of those.
-    lacks_cause = bool(echoes) and not own and len(facts.job.ranks_seen) < (facts.job.world_size or 0)
+    world = facts.job.world_size
+    lacks_cause = bool(echoes) and not own and (world is None or len(facts.job.ranks_seen) < world)
     if departed and not lacks_cause:
         yield _find_departed(facts, departed, echoes)
     elif facts.is_over() and (late := ends.since_start(facts, lost)):
@@ -186,10 +187,10 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
     begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
-    if not begun.issuperset(first.ranks):  # a rank that gave up waiting aborts as well, and its words may be cut off
-        is_doubtful |= first.code == -signal.SIGABRT and first.raised is None and message is None
-    # Who ended first stands above the log.
-    is_late = is_doubtful and first.code == -signal.SIGABRT and first.raised is None and lacks_beginning(facts)
+    # A rank that gave up waiting aborts as well, and its words may be cut off.
+    is_mute = first.code == -signal.SIGABRT and first.raised is None and message is None
+    is_doubtful |= is_mute and not begun.issuperset(first.ranks)
+    is_late = is_mute and lacks_beginning(facts)
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
@@ -400,6 +401,15 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         hosts=sorted(nodes) or None,
         explains=effects,
     )
+
+
+def tell_ended_from_outside(facts: Facts, account: Account) -> Hit:
+    """Return processes that were told to end: by their launcher alone, it did so because another one failed."""
+    hit = check.tell_account(facts, account)
+    told = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
+    if not all(value(notice, "pid") in told for notice in facts.errors() if is_forced(notice)):
+        return hit
+    return hit.with_fields(named={**hit.named, "worker": True})
 
 
 def _signal_words(notices: list[Notice]) -> str:

@@ -224,6 +224,13 @@ class Table:
         for group, some in by_group.items():
             by_number = sorted(group_sets((wait.seq, wait.rank) for wait in some if wait.rank is not None).items())
             if len(by_number) < 2:
+                ((number, waiting),) = by_number or [(0, set[int]())]
+                past = (one for one in statuses(self.facts) if one.group == group and one.completed >= number)
+                late = {one.rank for one in past if one.rank is not None} - self._standing
+                if 0 < 2 * len(late) <= len(waiting):
+                    they = f"{ranks_word(late)} came to work {number} of group {group}"
+                    text = f"{they} only after the others had timed out in it, or made another call under that number"
+                    return blame("never-called", late, text, line)
                 continue
             (number, first), (_, then), *_ = by_number
             if only := first - then:
