@@ -167,7 +167,7 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
     They made fewer calls than those. Where most left, one made more; an exception explains more.
     """
     raised = exceptions.exceptions_of(facts)
-    if raised.traces or raised.loose or not facts.with_role("watchdog-status"):
+    if raised.traces:
         return []
     lost = {process for notice in echoes for process in notice.processes}
     lost -= {process for notice in facts.notices("nccl/comm-end-steps") for process in notice.processes}
@@ -177,7 +177,8 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
         gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
         still = {begin.process for begin in comm.begins} - gone
         is_whole = len(comm.begins) == comm.nranks
-        if is_whole and still and still <= lost and 2 * len(gone) <= comm.nranks:
+        has_lost = still <= lost if facts.with_role("watchdog-status") else not still.isdisjoint(lost)
+        if is_whole and has_lost and 2 * len(gone) <= comm.nranks:
             left |= gone
         works |= still
     left -= works | lost

@@ -171,8 +171,11 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         if setup and let_in and not networks.is_on_one_host(facts) and not is_built:
             yield Hit(setup, named | {"one host": True}, evidence=shown)
     elif setup or data:
-        carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")
-        works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in job.communicators)
+        over_tcp = facts.paths(transport="NET").exclude(facts.paths("intra"))
+        carried = over_tcp.where(lambda kind: kind.nic == "lo")
+        works = bool(carried) and any(
+            comm.connected and max(len(comm.hosts), comm.nnodes or 0) > 1 for comm in job.communicators
+        )
         is_over = job.failed or (bool(job.ended_by) and not job.paths)
         is_open = not is_over and not job.paths and facts.none_initialized(job.communicators)
         is_stuck = is_open and not job.excerpt  # or the log was cut there

@@ -43,10 +43,10 @@ def files(name: str) -> list[Path]:
 
 @cache
 def contents(name: str) -> tuple[bytes, ...]:
-    return tuple(_unpack(file) for file in files(name))
+    return tuple(unpack(file) for file in files(name))
 
 
-def _unpack(file: Path) -> bytes:
+def unpack(file: Path) -> bytes:
     data = file.read_bytes()
     return gzip.decompress(data) if file.suffix == ".gz" else data
 
