@@ -236,7 +236,8 @@ class Grammar:
 
 def _make_parsed(production: Production, message: bytes, match: re.Match[bytes]) -> Parsed:
     kind = events.KINDS[production.event]
-    return Parsed(production, message, kind, None, match if kind.kept else None)
+    is_asked = kind.kept or kind is events.Collective  # for its event, by who keeps or counts it
+    return Parsed(production, message, kind, None, match if is_asked else None)
 
 
 def _texts(line: bytes) -> tuple[bytes, ...]:

@@ -167,6 +167,12 @@ class Burst(Record):
         return sum(edge.lines for edge in self.edges.values())
 
     @property
+    def wording(self) -> tuple[int, ...]:
+        """Return what is the same for bursts that say the same: their edges have the same events, and channels."""
+        edges = self.edges.values()
+        return *[id(edge.event) for edge in edges], *[edge.channels for edge in edges]
+
+    @property
     def last(self) -> int:
         """Return the place of its last edge."""
         return self.final.place

@@ -61,8 +61,7 @@ class Reader:
             lines = Lines(lines, sum(map(len, lines)) + len(lines))
         source = self.fold.sources[-1]
         before = source.counts.lines
-        account(source, lines, before)
-        if lines:
+        if lines or lines.mended:
             found = self._scanner.read(lines, source.counts)
             if isinstance(found, Found):
                 self.fold.take(found)
@@ -73,6 +72,7 @@ class Reader:
             # What a collector says of lines that it left out, also above the first line that shows the collector.
             for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
                 source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
+        account(source, lines, before)
 
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:
@@ -84,8 +84,9 @@ def account(source: SourceCounts, lines: Lines, before: int) -> None:
         source.may_go_on = may_continue(lines.text)
         if not is_begin or len(lines.text) > NEAR:  # what is in the middle is not looked at as a whole
             begin = lines.text.rfind(b"\n", 0, -NEAR_END) + 1 if len(lines.text) > NEAR_END else 0
-            ends = enumerate(lines.text[begin:].split(b"\n"), lines.text.count(b"\n", 0, begin))
-            source.end_with([(_number(lines, index, before), line) for index, line in ends], is_all=begin > 0)
+            ends = lines.text[begin:].split(b"\n")
+            numbered = [(_number(lines, at, before), line) for at, line in enumerate(ends, len(lines) - len(ends))]
+            source.end_with(numbered, is_all=begin > 0)
     source.bytes += lines.size
     if lines.mended and lines.mended.stands is not None:
         source.stands.extend(lines.mended.stands)

@@ -450,6 +450,7 @@ class BulkScanner(Scanner):
         """Read the lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         threads: dict[bytes, Thread] = {}  # what the next connection lines with a prefix may continue
+        lasts: dict[bytes, int] = {}  # by prefix the place of the last line that continued one
         scanned = unknown = 0  # lines that the scanner counts; others that no production knows
         texts, templates = self._texts.young, self._templates
         # Where most lines have a time, few have the same prefix: it is taken from them.
@@ -463,7 +464,7 @@ class BulkScanner(Scanner):
             if thread and (edge := thread.run.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
                 edge.channels |= bit
                 edge.lines += 1
-                thread.last = at
+                lasts[head] = at
                 continue
             printer = printers.get(head) if is_connection else None
             if (
@@ -508,9 +509,9 @@ class BulkScanner(Scanner):
             self._line(numbers[at], cleaned[at], counts, block.keep)
             texts = self._texts.young
             scanned += 1
-        for head, thread in threads.items():
-            at, printer = thread.last, printers[head]
-            if at >= 0 and printer.lines.last[0] < numbers[at]:
+        for head, at in lasts.items():
+            printer = printers[head]
+            if printer.lines.last[0] < numbers[at]:
                 printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
         counts.add(len(cleaned) - scanned, unknown)
 

@@ -191,12 +191,11 @@ Row: TypeAlias = tuple[int, Origin | Late, Text, Run | None]
 class Thread:
     """Holds the connection lines that a thread printed last, as long as nothing else of its process follows."""
 
-    __slots__ = ("key", "last", "run")
+    __slots__ = ("key", "run")
 
     def __init__(self) -> None:
         self.key: tuple[int | None, int] | None = None  # that of the templates of the run
         self.run: Run = {}  # the edges that the next lines may continue
-        self.last = -1  # the place in the block of the last line that continued one
 
 
 class Printed:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -14,8 +12,6 @@ from typing import Any, BinaryIO
 
 from nccl_inspect.util.interruption import PROCESS, hold_signals, leave_to_parent
 
-_ALIGNED = 64  # columns of numbers begin at a multiple of this many bytes, as those that are made here do
-_NUMBER = 8  # bytes of a number in a file
 _UNKNOWN = -1  # instead of the exit status of a process
 
 
@@ -70,9 +66,11 @@ class Helpers:
 
 
 class _Fork(Helper):
-    """A fork of this process; what its work gave is in memory that both have, so columns are not copied."""
+    """A fork of this process; what its work gave is in memory that both have."""
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
+        import pickle  # a log that one process reads does not need it
+
         try:
             self._file: BinaryIO = os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
         except (AttributeError, OSError):  # Python was built without this, or it is forbidden
@@ -86,14 +84,19 @@ class _Fork(Helper):
         status = 1
         try:
             leave_to_parent()
-            _write(self._file, work(*values))
+            pickle.dump(work(*values), self._file, pickle.HIGHEST_PROTOCOL)
+            self._file.flush()
             status = 0
         finally:  # nothing of what the other process is in the middle of goes on here
             os._exit(status)
 
     def result(self) -> Any:
+        import pickle
+
         with self._file, suppress(OSError):  # no memory is to be had
-            return None if self._wait_for_end() else _read(self._file)
+            if not self._wait_for_end():
+                self._file.seek(0)
+                return pickle.load(self._file)  # noqa: S301 - from our own process
         return None
 
     def _wait_for_end(self) -> int:
@@ -109,28 +112,6 @@ class _Fork(Helper):
             with self._file, suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
                 self._wait_for_end()
-
-
-def _write(file: BinaryIO, result: object) -> None:
-    """Write a result into a file: columns as they are, then everything else, where all this stands, and where that."""
-    columns: list[pickle.PickleBuffer] = []
-    rest = pickle.dumps(result, pickle.HIGHEST_PROTOCOL, buffer_callback=columns.append)
-    spans = []
-    for piece in (*(column.raw() for column in columns), memoryview(rest)):
-        begin = file.seek(-file.tell() % _ALIGNED, os.SEEK_CUR)
-        spans.append((begin, begin + file.write(piece)))
-    index = file.tell()
-    pickle.dump(spans, file)
-    file.write(index.to_bytes(_NUMBER, "little"))
-    file.flush()
-
-
-def _read(file: BinaryIO) -> Any:
-    """Return the result in a file; what is changed of it is changed here only."""
-    data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    spans = pickle.loads(data[int.from_bytes(data[-_NUMBER:], "little") :])  # noqa: S301 - from our own process
-    *columns, rest = (data[begin:end] for begin, end in spans)
-    return pickle.loads(rest, buffers=columns)  # noqa: S301 - likewise
 
 
 def processors() -> int:

@@ -6,7 +6,6 @@ import errno
 import gc
 import gzip
 import json
-import mmap
 import os
 import pickle
 import random
@@ -305,11 +304,11 @@ def test_an_exit_status_that_nobody_kept_counts_as_failure() -> None:
 
 
 @pytest.mark.usefixtures("forks")
-def test_where_a_result_cannot_be_mapped_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> mmap.mmap:
+def test_where_a_result_cannot_be_read_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(mmap, "mmap", full)
+    monkeypatch.setattr(pickle, "load", full)
     with processes.Helpers() as helpers:
         assert helpers.start(bytes, 3).result() is None
 

@@ -366,6 +366,14 @@ def test_the_first_block_of_wrapped_lines(tried: list[tuple[bytes, list[bytes]]]
             assert fuzz_blocks.difference([first, lines, wrapped]) is None, (front, before)
 
 
+def test_the_last_line_of_a_burst_has_its_own_time() -> None:
+    line = b"2026-11-20 10:00:%02d vm:7:7 [0] NCCL INFO Channel %02d/0 : %d[%d] -> 9[1] via P2P/CUMEM"
+    block = [line % (second, channel, peer, peer) for second, peer in ((2, 4), (38, 5)) for channel in range(8)]
+    fold = fuzz_blocks.fold_log([block])
+    assert [log.closing.time for log in fold.processes.values()] == ["2026-11-20 10:00:38"]
+    assert fuzz_blocks.difference([block]) is None
+
+
 def test_a_burst_ends_where_its_process_begins_anew() -> None:
     connects = [CONNECTS % (tid, channel, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for channel in (0, 1) for tid in (8, 9)]
     anew = b"vm:7:7 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.7<0>"

@@ -46,14 +46,10 @@ class Memory(Generic[Seen]):
         self.young[seen] = meaning
 
 
-_TIME = re.compile(
-    rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
-    rb"(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
-    rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
-)  # the time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same
-_SECONDS = len(b"23:59:59")
-_FRACTION = compile_later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
-"""The rest of a time of the day, after the seconds."""
+_OF_DAY = rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
+_CLOCK = compile_later(_OF_DAY)
+_TIME = re.compile(rb"(?:(?<=\d[T_])|(?<![\w.:-]))(?:" + _OF_DAY + rb"|\d{10}\.\d{1,9}(?![\w.:-]))")
+"""The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
 _PRINTER = compile_later(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
 """What ends a prefix that is as NCCL prints it: the rest of it is what collects logs.
 
@@ -130,8 +126,7 @@ class Timed:
         self._known: Memory[Frame] = Memory(entries, size)
         self._siblings: dict[bytes, Frame] = {}
         """Proven frames by what their keys have before host and numbers: others that have the same there are proven."""
-        self._beginnings: dict[bytes, bytes] = {}
-        """What many prefixes begin with, up to the seconds, and with what their keys begin."""
+        self._beginnings: set[bytes] = set()  # what prefixes have before the time of the day
         self._ends: tuple[int, ...] = ()  # how long the last ones were
 
     def tells(self, lines: Sequence[bytes]) -> bool:
@@ -143,9 +138,8 @@ class Timed:
     def mask_time(self, line: bytes) -> bytes:
         """Return a line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
         for end in self._ends:
-            begin = self._beginnings.get(line[:end])
-            if begin is not None and (fraction := _FRACTION.match(line, end)):
-                return begin + fraction[0].translate(_FORM) + line[fraction.end() :]
+            if (begin := line[:end]) in self._beginnings and (clock := _CLOCK.match(line, end)):
+                return begin + clock[0].translate(_FORM) + line[clock.end() :]
         return line
 
     def key(self, head: bytes) -> bytes | None:
@@ -153,15 +147,14 @@ class Timed:
         match = _TIME.search(head)
         if match is None:
             return None
-        key = _TIME.sub(_zeros, head)
-        if match[0][2:3] == b":" and match.start() < _WIDTH:  # remember how the prefix and its key begin
-            end = match.start() + _SECONDS
+        end = match.start()
+        if match[0][2:3] == b":" and end < _WIDTH:  # remember how the prefix begins
             if end not in self._ends:
                 self._ends = (end, *self._ends)[:_MAX_ENDS]
             if len(self._beginnings) >= _MAX_BEGINNINGS:
                 self._beginnings.clear()
-            self._beginnings[head[:end]] = key[:end]
-        return key
+            self._beginnings.add(head[:end])
+        return _TIME.sub(_zeros, head)
 
     def proven(self, key: bytes) -> Frame | None:
         """Return what prefixes with a key have in common, as soon as it tells their origin."""

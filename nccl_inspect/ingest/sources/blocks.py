@@ -160,7 +160,7 @@ class Lines:
         return iter(self.lines)
 
     def __bool__(self) -> bool:
-        return bool(self._lines) if self._text is None else True
+        return self._lines is None or bool(self._lines)
 
     def __len__(self) -> int:
         return self._text.count(b"\n") + 1 if self._lines is None and self._text is not None else len(self.lines)

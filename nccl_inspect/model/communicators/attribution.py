@@ -69,7 +69,7 @@ class _Lives:
         return [members[index] for index in groups if index < begun and ends[index] >= first]
 
 
-_Shape: TypeAlias = tuple[int, ...]
+_Shape: TypeAlias = tuple[int, ...]  # :attr:`Burst.wording`
 
 
 class _Fitting:
@@ -131,7 +131,7 @@ class _Candidates:
 
     def find(self, burst: Burst) -> list[Member]:
         """Return the members that live where a burst begins and in which all of it fits, in order."""
-        shape, size = _shape(burst), len(burst.edges)
+        shape, size = burst.wording, len(burst.edges)
         lives = self._whole.get(shape)
         if lives is None:
             members = self._by_rank[burst.key.rank].members if burst.key.rank in self._by_rank else []
@@ -144,7 +144,7 @@ class _Candidates:
         """Return the members in which some of a burst fits, in order, with the keys of what does."""
         if burst.key.rank not in self._by_rank:
             return []
-        first, last, shape = burst.place, burst.last, _shape(burst)
+        first, last, shape = burst.place, burst.last, burst.wording
         parts = []
         for member in self._by_rank[burst.key.rank].between(first, last):
             keys = self._fitting.list_keys(member, burst, shape)
@@ -153,11 +153,6 @@ class _Candidates:
             if keys:
                 parts.append((member, keys))
         return parts
-
-
-def _shape(burst: Burst) -> _Shape:
-    """Return what is the same for bursts that say the same of which members they can be."""
-    return tuple([part for edge in burst.edges.values() for part in (id(edge.event), edge.channels.bit_length())])
 
 
 class Unit(Slotted):
@@ -226,13 +221,12 @@ class _OtherEnds:
     def _find_broken_pairs(self, conn: int | None) -> set[tuple[object, ...]]:
         """Return the connections of a set that all senders do not print in as many channels as the receivers."""
         bursts = (burst for some in self._bursts.values() for burst in some if burst.key.conn == conn)
-        printed: dict[int, tuple[ChannelConnect, list[int]]] = {}  # by its id: a job has far fewer events than edges
-        for edge in (edge for burst in bursts for edge in burst.edges.values() if edge.event.direction):
-            printed.setdefault(id(edge.event), (edge.event, []))[1].append(edge.channels.bit_count())
         balance = Counter[tuple[object, ...]]()
-        for event, counts in printed.values():
-            *connection, receives = _find_end(event)
-            balance[tuple(connection)] += -sum(counts) if receives else sum(counts)
+        for alike in group_values((burst.wording, burst) for burst in bursts).values():
+            for edge in alike[0].edges.values():
+                *connection, receives = _find_end(edge.event)
+                number = edge.channels.bit_count() * len(alike) if edge.event.direction else 0
+                balance[tuple(connection)] += -number if receives else number
         return {connection for connection, left in balance.items() if left}
 
 

@@ -189,7 +189,7 @@ class Placed:
         pairs, said_lines = self.pairs, list[Said]()
         for number, one in enumerate(self.placements):
             edges, ranks, size = one.burst.edges, one.ranks, len(one.ranks)
-            whole = one.printer, *[part for edge in edges.values() for part in (id(edge.event), edge.channels)]
+            whole = one.printer, one.burst.wording
             for own_src, own_dst, said in known.get(whole) or known.setdefault(whole, self._read_burst(one)):
                 src = ranks[own_src] if own_src < size else None
                 dst = ranks[own_dst] if own_dst is not None and own_dst < size else None
@@ -202,7 +202,7 @@ class Placed:
                 else:
                     lines.append((number, said))
                 said_lines.append(said)
-        self.networks.update(said.event.net for said in said_lines if said.event.net)
+        self.networks.update([said.event.net for said in said_lines if said.event.net])
 
     def _read_burst(self, placement: Placement) -> list[tuple[int, int | None, Said]]:
         """Return the ranks that the edges of a burst join, and what they say, in the order of the log."""
@@ -517,17 +517,17 @@ def build(
     """By what lines say: the kind of path, and whether all of the lines are of it."""
     alike: dict[object, PathKind] = {}
     named: dict[tuple[str, ...], tuple[str, ...]] = {}
-    """The communicators of paths: the same object for all that have the same."""
-    rows, placements = [], placed.placements
+    """The communicators of paths by those of their lines: the same object for all that have the same."""
+    rows, names = [], [one.communicator for one in placed.placements]
     ways: list[list[tuple[int, Said]]] = []
-    quotes = _Quotes([one.burst.edges for one in placements], ways, evidence)
+    quotes = _Quotes([one.burst.edges for one in placed.placements], ways, evidence)
     for pair in sorted(placed.pairs):
         src, dst, space = pair
         lines = placed.pairs[pair]
         hosts = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
-        names = [placements[number].communicator for number, _ in lines]
+        of_lines = tuple([names[number] for number, _ in lines])
         is_between = hosts[0] != hosts[1] and None not in hosts
-        wording = _find_wording(placed, pair, names, None if is_between else scope)
+        wording = _find_wording(placed, pair, of_lines, None if is_between else scope)
         if wording not in kinds:
             kind = _kind(placed.list_lines(pair), scope, placed.nics.find_name)
             is_whole = all(said.detail == kind.detail for _, said in lines)
@@ -535,13 +535,13 @@ def build(
         kind, is_whole = kinds[wording]
         if not is_whole:
             lines = [(number, said) for number, said in lines if said.detail == kind.detail]
-            names = [placements[number].communicator for number, _ in lines]
+            of_lines = tuple([names[number] for number, _ in lines])
         devices = {said.devices for _, said in lines}
         if len(devices) > 1:
             first = _find_first(quotes.list_edges(lines)).event
             devices = {(first.src_dev, first.dst_dev)}
-        of = tuple(dict.fromkeys(names))
-        rows.append((src, dst, *hosts, *devices.pop(), named.setdefault(of, of), kind))
+        of = named.get(of_lines) or named.setdefault(of_lines, tuple(dict.fromkeys(of_lines)))
+        rows.append((src, dst, *hosts, *devices.pop(), of, kind))
         ways.append(lines)
     placed.pairs.clear()
     return Paths(Table(columns_of(rows), quotes.list_first))
