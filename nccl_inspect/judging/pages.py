@@ -20,9 +20,9 @@ declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   silent.
 * ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
-The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
-step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence``, ``action`` and ``fatal:
-yes``, or ``fatal: anyway`` if the call failed for certain and only its cause is possible. With ``stops`` instead of
+The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause`` (``also`` is a sentence behind each of them),
+``impact``, ``fix`` (one line for each step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``,
+``confidence``, ``action`` and ``fatal: yes``, or ``fatal: anyway`` if the call failed for certain and only its cause is possible. With ``stops`` instead of
 ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`); ``deadly: yes`` is for what
 no job survives. ``@NAME`` is a step or an effect of ``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to
 call a value of a field, or one that a function found; ``*`` is any other. ``undecided: REASON`` of a case makes it an
@@ -42,7 +42,7 @@ what these say, and ``cuda_…`` what :func:`~nccl_inspect.judging.cuda.describe
 may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its number
 with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes. Of settings, ``{settings
 unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they
-come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
+come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step (or ``also``) that is
 empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
@@ -420,15 +420,15 @@ _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "clo
 _OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "explains", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
-_SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
-_SAYS |= {"action", "fatal", "deadly"}
+_SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "also", "impact", "stops", "confirm", "severity"}
+_SAYS |= {"confidence", "action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
 _CONTINUED = compile_later(r"\n  +")
 _SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
 _SHOWN = {*_STEPS, "impact", "stops"}  # what pages show of a case, in words that follow "If"
-_REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
+_REPEATED = (*_STEPS, *_OF_STATEMENTS, "also", "needs", "when", "words")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -686,7 +686,7 @@ class _Page:
             found["impact"] = Estimate(text["impact"], (*rates, *estimates))
         return self.rule.finding(
             text["summary"],
-            cause=text["cause"],
+            cause=". ".join((text["cause"], *fill_steps(says.get("also", ()), hit))),
             fix=dict.fromkeys(fill_steps(steps(says), hit)),
             paths=hit.paths,
             open_paths=hit.open_paths,
