@@ -12,7 +12,7 @@ from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
-from nccl_inspect.judging.life import is_still, works_below
+from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import OVER_TCP
@@ -373,17 +373,3 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=())
-
-
-def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the ranks that did not submit what the others did."""
-    ended, stalls = facts.errors_of_rule("horovod-stalled"), facts.notices("frameworks/horovod-stalled")
-    names = facts.notices("frameworks/horovod-missing-rank", "frameworks/horovod-stalled-tensor")
-    if not (ended or stalls) or facts.is_over():
-        yield Effects(ended)
-        return
-    texts = [str(value(one, "late") or value(one, "ranks") or "") for one in names]
-    ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdecimal()}
-    is_over = ended and not works_below(facts, ended)
-    known = {"late": ranks, "ended": is_over, "still": is_still(facts, [*stalls, *names])}
-    yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
