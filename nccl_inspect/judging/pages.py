@@ -62,7 +62,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, ends, exceptions, impact, life, networks, remedies, transfers
+from nccl_inspect.judging import at_end, cuda, ends, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.evidence import kernel_log
@@ -99,6 +99,9 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
+    "suspects": lambda facts, _: at_end.suspects(facts),
+    "suspicion": lambda facts, _: at_end.suspicion(facts),
+    "undecided": lambda facts, _: at_end.list_possible_ends(facts),
     "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
     "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
     "variables": lambda _, hit: " ".join(
@@ -108,8 +111,10 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
 ``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
-whether its GPUs are of ``AMD``, the ``remaining`` ranks that did not end, whether a line of a kernel has the
-``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
+whether its GPUs are of ``AMD``, the ``suspects`` (differences between ranks, the first one for a ``suspicion``), how a
+log that ends in the middle may be ``undecided``, the ``remaining`` ranks that did not end, whether a line of a kernel
+has the ``pid_of_rank`` of the job, the ``variables`` of NCCL in messages, and the code of a failed transfer over EFA.
+"""
 
 
 def value_of(hit: Hit, name: str) -> object:
