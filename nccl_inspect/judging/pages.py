@@ -169,7 +169,7 @@ a ``role`` (``uncaught``: but those that the program survived), each ``warning``
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, its ``failures`` over efa but those of a lost peer,
 and those to an ``unreachable`` one, imports of GPU memory that failed (``unshared``), those with an ``event``, calls of
-``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a kind
+``cuda`` that failed, with one of these codes and in some files only where these follow, ``calls`` of a kind
 (:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``), ``frames``
 with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport, ``idle`` NVLink and the ``platform`` have fields, too;
@@ -197,12 +197,10 @@ CONDITIONS: dict[str, Condition] = {
     "used": lambda facts, notices, _: bool(
         facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
     ),
-    "cuda": lambda facts, *_: bool(cuda.failures(facts)),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
-    "efa": lambda facts, *_: transfers.is_connected_over_efa(facts),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "local": lambda facts, *_: networks.is_on_one_host(facts),
     "hardware": lambda facts, _, sure: facts.hardware in sure,
@@ -231,11 +229,11 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on ``hardware`` that is
+initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on ``hardware`` that is
 certain or likely, on a ``gpu`` of these models for certain, ``ended`` from outside or ``over`` in order, with all work
 ``finished``, whether ``google``'s plugin works, NCCL was ``used`` later, the program ``caught`` these exceptions, came
 up later (``early``), or each host has a ``single`` rank.
-Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
+Whether there are statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
 error is a warning (``alone``), or there is none (``sole``), one is of these productions (``with``), all are (``only``),

@@ -121,28 +121,20 @@ def setting_from_file(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     ]
     if blamed:
         causes = list(dict.fromkeys(source for _, source in blamed))
-        yield Hit(
-            named={
-                "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
-                "place": _cite_variable(causes[0].file, causes[0].variable),
-                "owner": causes[0].variable.owner,
-                "steps": list(dict.fromkeys(source.step for source in causes)),
-            },
-            evidence=map(_show, causes),
-            effects=list({id(effect): effect for effect, _ in blamed}.values()),
-        )
+        first = causes[0]
+        named = {"place": _cite_variable(first.file, first.variable), "owner": first.variable.owner}
+        names = [f"{source.variable.name}={source.variable.value}" for source in causes]
+        known = {**named, "names": names, "steps": list(dict.fromkeys(source.step for source in causes))}
+        touched = list({id(effect): effect for effect, _ in blamed}.values())
+        yield Hit([], known, evidence=map(_show, causes), effects=touched)
         return
     for effect, setting in settings:
         others = sources.get(setting.name, [])
         if others and all(one.value is not None and "$" not in one.value for _, one, _ in others):
             file, own, _ = others[0]  # a value that is filled in later is unknown
-            named = {
-                "place": _cite_variable(file, own),
-                "name": setting.name,
-                "value": own.value,
-                "other": setting.value,
-            }
-            yield Hit(named=named, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
+            place = _cite_variable(file, own)
+            given = {"place": place, "name": setting.name, "value": own.value, "other": setting.value}
+            yield Hit([], given, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
             return
 
 
