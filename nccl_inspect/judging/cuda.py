@@ -125,11 +125,10 @@ def failures(facts: Facts) -> list[Failure]:
 
 
 def failed_with(facts: Facts, words: Collection[str]) -> list[Notice]:
-    """Return the calls that failed with one of these codes, in one of the files if some are named with them."""
-    files = tuple(word for word in words if not word.isdigit())
-    return [
-        one.notice for one in failures(facts) if str(one.code) in words and (not files or str(one.file).endswith(files))
-    ]
+    """Return the calls that failed: with one of these codes, and in one of these files, where some are named."""
+    codes, files = [word for word in words if word.isdigit()], tuple(word for word in words if not word.isdigit())
+    failed = [one for one in failures(facts) if not codes or str(one.code) in codes]
+    return [one.notice for one in failed if not files or str(one.file).endswith(files)]
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:

@@ -1,55 +1,45 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
-``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT # INTRODUCTION`` precedes
-each of them. A line that begins with two blanks continues the value above it. What precedes ``summary`` is the
-declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
+``CONTRIBUTING.md`` shows such a page, with all that a block may say. The last block, ``examples``, has logs; ``>>>
+RESULT # INTRODUCTION`` precedes each. A line that begins with two blanks continues the value above it. What precedes
+``summary`` is the declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements, settings or paths the finding is about, those of all such lines. ``errors`` (the default)
-  are those whose productions name the rule; else a word of ``SOURCES`` or some productions, such as
-  ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``: ``¦``
-  separates texts or values of which one is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and
-  ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``. A number in front takes only the
-  first ones, ``-1`` the last one.
-* ``beside``: statements and paths that are added to these, and settings and lines that are shown with them, where there
-  are some; ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``),
-  or ``none``: these, or those that made them, are ``concerned``. ``hosts`` likewise.
+* ``about``: the statements, settings or paths of all such lines. ``errors`` (the default) are statements whose
+  productions name the rule; else a word of ``SOURCES`` or productions, such as ``nccl/no-transport``. Behind it may
+  follow ``saying TEXT``, ``not saying TEXT`` or ``where FIELD=VALUE, …``: ``¦`` separates texts or values of which one
+  is enough, ``FIELD`` alone stands for any value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each
+  statement has a ``level`` and a ``production``. A number in front takes only the first ones, ``-1`` the last one.
+* ``beside``: what is added to these, if there is any; of settings and lines only what they show. ``NAME = …`` gives it
+  a name. ``known: NAME = …`` is not shown.
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``), or
+  ``none``: these, or those that made them, are ``concerned``. ``hosts`` likewise.
 * ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
 * ``except``: a condition on each statement for which it needs no finding; ``unless``: one under which the rule is
   silent.
 * ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
-The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
-step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence``, ``action`` and ``fatal:
-yes``, or ``fatal: anyway`` if the call failed for certain and only its cause is possible. With ``stops`` instead of
-``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`); ``deadly: yes`` is for what
-no job survives. ``@NAME`` is a step or an effect of ``judging/steps.txt``. ``words: NAME VALUE = WORDS`` says what to
-call a value of a field, or one that a function found; ``*`` is any other. ``undecided: REASON`` of a case makes it an
-open question, and each ``needs`` says what would answer it: ``platform``, ``topology``, ``all ranks``, ``subsystems
-NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
+The rest are the arguments of :meth:`Rule.finding`, with ``first`` and ``last`` for steps around those of ``fix``;
+``fatal: anyway`` if the call failed for certain and only its cause is possible. With ``stops`` instead of ``impact``,
+how the job continued decides what the impact is (:func:`_judge_continuation`); ``deadly: yes`` is for what no job
+survives. ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it:
+``platform``, ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
-statements, where there are none of those above. The words behind ``#`` follow "If" on the page. ``KEY if CONDITION:
-VALUE`` is a case of one line. Of the cases that hold, the first that has a key gives its value. Conditions are
-``CONDITIONS``; ``&`` joins them, ``not`` negates one.
+statements, where there are none of those above, with their own ``beside``. The words behind ``#`` follow "If" on the
+page. Of the cases that hold, the first that has a key gives its value.
 
-``{message}``, ``{text}``, ``{told}`` and ``{count}`` are ``PLACEHOLDERS``; the name of a field in braces stands for its
-value in the first statement that has one, ``{all FIELD}`` for its values, ``{count NOUN}`` for the number of
-statements, ``{FIELD of NAME}`` for a field of others. ``{settings}`` and ``{paths}`` are those that the finding is
-about, or which are beside it; ``{more}`` the other statements than the first, and names of ``DERIVED`` or ``FIGURES``
-what these say, and ``cuda_…`` what :func:`~nccl_inspect.judging.cuda.describe` knows of failed calls of CUDA. A value
-may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its number
-with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD MB}`` for a number of bytes. Of settings, ``{settings
-unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what they are and where they
-come from. ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is only kept if that is so. A step that is
-empty, or has a value that is, is left out; the name of a list alone stands for a step for each of its values.
+The name of a field in braces stands for its value in the first statement that has one; ``{settings}`` and ``{paths}``
+for those that the finding is about, or which are beside it; ``{more}`` for the other statements than the first; names
+of ``DERIVED`` or ``FIGURES`` for what these say, and ``cuda_…`` for what :func:`~nccl_inspect.judging.cuda.describe`
+knows of failed calls of CUDA. Of settings, ``{settings unset}`` stands for the step that removes them, and ``name``,
+``value`` and ``source`` for what they are and where they come from. A step, or ``also``, that is empty or has a value
+that is, is left out; the name of a list alone stands for a step for each of its values.
 
-Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no sentence.
-It yields what it found (:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces; what is not empty
-is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``NAME(facts, findings)`` sees those of all
-other rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``,
-is ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it. A fault in files from
+Where a rule compares facts, a module beside it has a function of its name. It yields what it found
+(:class:`~nccl_inspect.judging.check.Hit`), with values for names in braces: settings, paths, ranks (a set) or a list.
+Files beside the log explain the ``effects`` of a rule. What the story of a job tells, for a rule with ``tells``, is
+``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it. A fault in files from
 machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``, ``costs`` and
 ``steps``.
 """
@@ -72,7 +62,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, ends, exceptions, impact, life, networks, remedies, transfers
+from nccl_inspect.judging import at_end, cuda, ends, exceptions, impact, life, networks, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.evidence import kernel_log
@@ -100,6 +90,7 @@ from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, l
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
+_VARIABLE = compile_later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
 DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "words": lambda _, hit: hit.paths and networks.paths_in_words(hit.paths),
     "net": lambda facts, hit: hit.paths and impact.current_rate(hit.paths, facts.platform),
@@ -108,14 +99,22 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
+    "suspects": lambda facts, _: at_end.suspects(facts),
+    "suspicion": lambda facts, _: at_end.suspicion(facts),
+    "undecided": lambda facts, _: at_end.list_possible_ends(facts),
     "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
     "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
+    "variables": lambda _, hit: " ".join(
+        dict.fromkeys(name for notice in hit.notices for name in _VARIABLE.findall(notice.message))
+    ),
     "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
 ``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
-whether its GPUs are of ``AMD``, the ``remaining`` ranks that did not end, whether a line of a kernel has the
-``pid_of_rank`` of the job, and the code of a failed transfer over EFA."""
+whether its GPUs are of ``AMD``, the ``suspects`` (differences between ranks, the first one for a ``suspicion``), how a
+log that ends in the middle may be ``undecided``, the ``remaining`` ranks that did not end, whether a line of a kernel
+has the ``pid_of_rank`` of the job, the ``variables`` of NCCL in messages, and the code of a failed transfer over EFA.
+"""
 
 
 def value_of(hit: Hit, name: str) -> object:
@@ -170,7 +169,7 @@ a ``role`` (``uncaught``: but those that the program survived), each ``warning``
 ``plugin`` of a kind with one of these statuses, network plugins that are there and cannot be loaded (``unloadable``),
 failed ``transfers`` of aws-ofi-nccl over providers other than efa, its ``failures`` over efa but those of a lost peer,
 and those to an ``unreachable`` one, imports of GPU memory that failed (``unshared``), those with an ``event``, calls of
-``cuda`` that failed with one of these codes, maybe in some files only, ``calls`` of a kind
+``cuda`` that failed, with one of these codes and in some files only where these follow, ``calls`` of a kind
 (:func:`~nccl_inspect.judging.cuda.find_calls`), exceptions of PyTorch that only repeat one (``retold``), ``frames``
 with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables, ``paths`` over a transport, ``idle`` NVLink and the ``platform`` have fields, too;
@@ -198,12 +197,10 @@ CONDITIONS: dict[str, Condition] = {
     "used": lambda facts, notices, _: bool(
         facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
     ),
-    "cuda": lambda facts, *_: bool(cuda.failures(facts)),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
-    "efa": lambda facts, *_: transfers.is_connected_over_efa(facts),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "local": lambda facts, *_: networks.is_on_one_host(facts),
     "hardware": lambda facts, _, sure: facts.hardware in sure,
@@ -232,11 +229,11 @@ CONDITIONS: dict[str, Condition] = {
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
-initialization), ``connected``, over ``tcp`` or ``efa``, ``spread`` over hosts or ``local``, on ``hardware`` that is
+initialization), ``connected``, over ``tcp``, ``spread`` over hosts or ``local``, on ``hardware`` that is
 certain or likely, on a ``gpu`` of these models for certain, ``ended`` from outside or ``over`` in order, with all work
 ``finished``, whether ``google``'s plugin works, NCCL was ``used`` later, the program ``caught`` these exceptions, came
 up later (``early``), or each host has a ``single`` rank.
-Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``.
+Whether there are statements as behind ``about`` (``found``), errors of another ``rule``.
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
 error is a warning (``alone``), or there is none (``sole``), one is of these productions (``with``), all are (``only``),
@@ -420,15 +417,15 @@ _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "clo
 _OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "explains", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
-_SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
-_SAYS |= {"action", "fatal", "deadly"}
+_SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "also", "impact", "stops", "confirm", "severity"}
+_SAYS |= {"confidence", "action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
-_CASE = {*_SAYS, "when", "about"}
+_CASE = {*_SAYS, "when", "about", "beside"}
 _OPENERS = ("when: ", "about: ")
 _CONTINUED = compile_later(r"\n  +")
 _SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
 _SHOWN = {*_STEPS, "impact", "stops"}  # what pages show of a case, in words that follow "If"
-_REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
+_REPEATED = (*_STEPS, *_OF_STATEMENTS, "also", "needs", "when", "words")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -538,7 +535,8 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     if "deadly" in (keys := ChainMap(*found)) and "stops" not in keys:
         raise PageError(f"{_file(name)}: deadly does not go with impact")
     for case in found[1:]:
-        if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
+        openers = {"about"} if "beside" in case else {"when", "about"}
+        if not openers & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
             raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (#): {case}")
         for part in (part for when in case.get("when", ()) for part in when.split(" & ")):
             condition(part, name)
@@ -598,7 +596,8 @@ class _Page:
         others = cases(self._block, self.rule.name)[1:] if "\nabout: " in self._block else []
         name, declared = self.rule.name, self._declared
         each, excepted = declared.get("each", ()), declared.get("except", ())
-        for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
+        for case in (declared, *(case for case in others if "about" in case)):
+            sources = case.get("about", ["errors"])
             found = _sort([find_things(name, facts, source) for source in sources])
             spared = [one for one in found.notices if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
             if spared:
@@ -609,16 +608,16 @@ class _Page:
                 continue
             by_production = group_values((one.production, one) for one in notices)
             for some in by_production.values() if "production" in each else [notices]:
-                hit = self._look_beside(facts, found.with_fields(notices=some))
+                shown = case.get("beside", declared.get("beside", []))
+                hit = self._look_beside(facts, found.with_fields(notices=some), shown)
                 if not any(is_met(text, facts, hit, name) for text in declared.get("unless", ())):
                     yield self._say(facts, hit, sources)
             if "about" not in each:
                 return
 
-    def _look_beside(self, facts: Facts, hit: Hit) -> Hit:
+    def _look_beside(self, facts: Facts, hit: Hit, shown: list[str]) -> Hit:
         """Return what the page is about, with what it shows beside it, and what it knows."""
         lines = [*(hit.evidence or ())]
-        shown = self._declared.get("beside", [])
         known = [entry.rpartition(" = ") for entry in (*shown, *self._declared.get("known", ()))]
         values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
         beside = _sort([hit.notices, *(some for _, some in values[: len(shown)])])
@@ -686,7 +685,7 @@ class _Page:
             found["impact"] = Estimate(text["impact"], (*rates, *estimates))
         return self.rule.finding(
             text["summary"],
-            cause=text["cause"],
+            cause=". ".join((text["cause"], *fill_steps(says.get("also", ()), hit))),
             fix=dict.fromkeys(fill_steps(steps(says), hit)),
             paths=hit.paths,
             open_paths=hit.open_paths,

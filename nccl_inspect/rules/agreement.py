@@ -1,4 +1,4 @@
-"""Settings that NCCL cannot use, what ranks do not agree on, and in what they differ from their siblings."""
+"""What ranks do not agree on, in what they differ from their siblings, and files that set what a finding blames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
@@ -122,28 +121,20 @@ def setting_from_file(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
     ]
     if blamed:
         causes = list(dict.fromkeys(source for _, source in blamed))
-        yield Hit(
-            named={
-                "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
-                "place": _cite_variable(causes[0].file, causes[0].variable),
-                "owner": causes[0].variable.owner,
-                "steps": list(dict.fromkeys(source.step for source in causes)),
-            },
-            evidence=map(_show, causes),
-            effects=list({id(effect): effect for effect, _ in blamed}.values()),
-        )
+        first = causes[0]
+        named = {"place": _cite_variable(first.file, first.variable), "owner": first.variable.owner}
+        names = [f"{source.variable.name}={source.variable.value}" for source in causes]
+        known = {**named, "names": names, "steps": list(dict.fromkeys(source.step for source in causes))}
+        touched = list({id(effect): effect for effect, _ in blamed}.values())
+        yield Hit([], known, evidence=map(_show, causes), effects=touched)
         return
     for effect, setting in settings:
         others = sources.get(setting.name, [])
         if others and all(one.value is not None and "$" not in one.value for _, one, _ in others):
             file, own, _ = others[0]  # a value that is filled in later is unknown
-            named = {
-                "place": _cite_variable(file, own),
-                "name": setting.name,
-                "value": own.value,
-                "other": setting.value,
-            }
-            yield Hit(named=named, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
+            place = _cite_variable(file, own)
+            given = {"place": place, "name": setting.name, "value": own.value, "other": setting.value}
+            yield Hit([], given, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
             return
 
 
@@ -179,27 +170,6 @@ def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
             shown or setting.name in effect.summary or setting.name in effect.cause
         ):
             yield setting
-
-
-_VARIABLE = compile_later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
-_NUMBERS = ("nccl/env-invalid", "tcpxo/fastrak-env-invalid")
-_LISTS = {"nccl/algo-setting-invalid": ("NCCL_ALGO", "NCCL_PROTO"), "nccl/rings-invalid-old": ("NCCL_RINGS",)}
-
-
-def setting_invalid(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's errors about numbers (src/misc/param.cc), lists (src/graph/tuning.cc) and rings, and other values."""
-    for production, variables in _LISTS.items():
-        if errors := facts.notices(production):
-            given = facts.user_settings(*variables)
-            yield Hit(errors, {"given": given}, evidence=[*errors, *given])
-    own = (*_NUMBERS, *_LISTS)
-    if adjusted := [notice for notice in facts.errors_of_rule("setting-invalid") if notice.production not in own]:
-        names = dict.fromkeys(name for notice in adjusted for name in _VARIABLE.findall(notice.message))
-        yield Hit(adjusted, {"names": " ".join(names)})
-    if errors := facts.notices(*_NUMBERS):
-        names = dict.fromkeys(value(error, "name") for error in errors)
-        numbers = [f"{value(error, 'name')}={value(error, 'given')}" for error in errors]
-        yield Hit(errors, {"numbers": numbers, "corrected": " ".join(f"{name}=<number>" for name in names)})
 
 
 def version_mismatch(facts: Facts) -> Iterator[Hit]:

@@ -12,7 +12,7 @@ from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
-from nccl_inspect.judging.life import is_still, works_below
+from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import OVER_TCP
@@ -43,20 +43,15 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     }
     tried = [*failed, *again]
     wanted = {transfers.peer(notice).partition("<")[0] for notice in tried}
-    named = {
-        "where": transfers.addresses(tried) or "another rank",
-        "owners": {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted},
-        "given up": failed,
-        "over": is_over,
-        "open": not is_over and is_late,
-        "starting": not is_over and not is_late,
-        "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
-        "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
-        "bridge": next((match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one])))), ""),
-        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
-        "IPv6": families[True] if len(families) > 1 else "",
-        "IPv4": families.get(False),
-    }
+    owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
+    named: dict[str, object] = {"where": transfers.addresses(tried) or "another rank", "owners": owners}
+    named |= {"given up": failed, "over": is_over, "open": not is_over and is_late}
+    named |= {"starting": not is_over and not is_late}
+    named |= {"silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices)}
+    named |= {"error": next((error for error in errors if error in transfers.reason(notices[-1])), "")}
+    bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
+    named |= {"bridge": next(bridges, ""), "interfaces": words if len({one.interface for one in chosen}) > 1 else []}
+    named |= {"IPv6": families[True] if len(families) > 1 else "", "IPv4": families.get(False)}
     yield Hit(notices, named, evidence=notices if is_over or "refused" not in kinds else notices[-3:])
 
 
@@ -85,15 +80,9 @@ _DOCKER = "172.17."  # Docker's first bridge
 
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     """Find addresses of failed connections, then interfaces used for bootstrap or data, that hosts do not share."""
-    given_up = [
-        *transfers.failed_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE),
-        *transfers.link_local_refused(facts),
-    ]
-    again = (
-        []
-        if transfers.is_connected(facts)
-        else transfers.retried_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE)
-    )
+    errors = *transfers.REFUSED, *transfers.NO_ROUTE
+    given_up = [*transfers.failed_connections(facts, *errors), *transfers.link_local_refused(facts)]
+    again = [] if transfers.is_connected(facts) else transfers.retried_connections(facts, *errors)
     interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
     # On a single host a refused loopback address belongs to a process that ended.
     tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(transfers.peer(one))]
@@ -137,17 +126,13 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     words = list_words((f"{one.name} ({one.address or 'no address'})" for one in used), limit=2)
     good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
-    named = {
-        "used": words,
-        "other": good.pop() if len(good) == 1 else "",
-        "shared_address": address,
-        "hosts": hosts,
-        "loops": any(networks.is_loopback(transfers.peer(notice).partition("<")[0]) for notice in failed if lost),
-        "Docker": any(one.address.startswith(_DOCKER) for one in used),
-        "link-local": not used or any(one.is_link_local for one in used),
-        "IPv6": "fe80:" in (lost or words),
-        "light": not (lost or known.get("failed") or facts.spans_hosts()),
-    }
+    peers = [transfers.peer(notice).partition("<")[0] for notice in failed if lost]
+    named: dict[str, object] = {"used": words, "shared_address": address, "hosts": hosts}
+    named |= {"loops": any(map(networks.is_loopback, peers)), "IPv6": "fe80:" in (lost or words)}
+    named |= {"other": good.pop() if len(good) == 1 else ""}
+    named |= {"Docker": any(one.address.startswith(_DOCKER) for one in used)}
+    named |= {"link-local": not used or any(one.is_link_local for one in used)}
+    named |= {"light": not (lost or known.get("failed") or facts.spans_hosts())}
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
@@ -304,36 +289,24 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
         # The last exception that is of no rank may have ended the missing process.
         lines = positions_in(line for error in errors for line in error.evidence)
-        loose = [
-            raised
-            for raised in exceptions.exceptions_of(facts).loose
-            if raised.line.position not in lines and not raised.is_loss_of_peer
-        ]
+        loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
+        loose = [one for one in loose if one.line.position not in lines]
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
         ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
         joined = [error for error in errors if error.production not in _STORE_ERRORS[2:]]
         missing = _find_missing(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
         # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
         awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
-        yield Hit(
-            errors,
-            {
-                "missing": missing,
-                "begun": begins,
-                "keys": keys,
-                "of NCCL": len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys),
-                "groups": " and of ".join(groups),
-                "taken": "EADDRINUSE" in detail or "already in use" in detail,
-                "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
-                "unresolved": next((value(notice, "error") for notice in unresolved), None),
-                "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
-                **_place_of_store(connecting),
-                "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
-            },
-            ranks=missing or awaited or (() if any(error.production == _BARRIER for error in errors) else ranks),
-            hosts=(),
-            evidence=[*first, *errors],
-        )
+        if any(error.production == _BARRIER for error in errors):
+            ranks = set()
+        is_of_nccl = len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys)
+        named = {"missing": missing, "begun": begins, "keys": keys, "of NCCL": is_of_nccl}
+        named |= {"groups": " and of ".join(groups), "taken": "EADDRINUSE" in detail or "already in use" in detail}
+        named |= {"places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting]}
+        named |= {"unresolved": next((value(notice, "error") for notice in unresolved), None)}
+        named |= {"refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed}))}
+        named |= {"raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else ""}
+        yield Hit(errors, named | _place_of_store(connecting), missing or awaited or ranks, (), [*first, *errors])
 
 
 def _find_missing(errors: list[Notice], ranks: set[int]) -> set[int]:
@@ -376,17 +349,3 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=())
-
-
-def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the ranks that did not submit what the others did."""
-    ended, stalls = facts.errors_of_rule("horovod-stalled"), facts.notices("frameworks/horovod-stalled")
-    names = facts.notices("frameworks/horovod-missing-rank", "frameworks/horovod-stalled-tensor")
-    if not (ended or stalls) or facts.is_over():
-        yield Effects(ended)
-        return
-    texts = [str(value(one, "late") or value(one, "ranks") or "") for one in names]
-    ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdecimal()}
-    is_over = ended and not works_below(facts, ended)
-    known = {"late": ranks, "ended": is_over, "still": is_still(facts, [*stalls, *names])}
-    yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))

@@ -49,12 +49,11 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
         codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
         answers = list(map(cuda.find_start_answer, codes))
         named = {
-            "error": cut(message_of(notices[0]).strip(), 200),
             "causes": "; ".join(cause for cause, _ in answers),
             "steps": [step for _, fix in answers for step in fix],
-            "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
         }
-        yield Hit(notices, named)
+        error = cut(message_of(notices[0]).strip(), 200)
+        yield Hit(notices, {**named, "error": error, "vague": {_BUSY, _UNKNOWN}.issuperset(codes)})
 
 
 def _code(notice: Notice) -> int | None:
@@ -98,18 +97,15 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
     )
     doubled = {host for (host, _), several in addresses.items() if len(several) > 1}  # two machines of one name
     for comm in filter(lambda comm: facts.none_initialized([comm]), facts.job.communicators):
-        users: dict[tuple[str | None, str], set[int]] = {}
-        for rank in global_ranks(comm, comm.started):
-            gpu = facts.job.gpus.get(rank)
-            host = host_of.get(rank)  # machines of one type have the same bus ids: a host without a name may be several
-            if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
-                users.setdefault((host, gpu.bus_id), set()).add(rank)
-        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and key[0] not in doubled}
-        if shared:
-            words = [
-                f"{ranks_word(ranks)} on the GPU with bus id {bus}"
-                for (_, bus), ranks in sorted(shared.items(), key=str)
-            ]
+        users = group_sets(
+            ((host_of.get(rank), gpu.bus_id), rank)
+            for rank in global_ranks(comm, comm.started)
+            # Machines of one type have the same bus ids: a host without a name may be several.
+            if (gpu := facts.job.gpus.get(rank)) and gpu.bus_id and (is_named(host_of.get(rank)) or comm.nnodes == 1)
+        )
+        if shared := {key: ranks for key, ranks in users.items() if len(ranks) > 1 and key[0] not in doubled}:
+            places = sorted(shared.items(), key=str)
+            words = [f"{ranks_word(ranks)} on the GPU with bus id {bus}" for (_, bus), ranks in places]
             yield Hit([], {"shared": words}, set().union(*shared.values()), [host for host, _ in shared], comm.evidence)
             return
 
@@ -163,19 +159,15 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
     is_explained = bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
     is_unrelated = surely == {"possible"} or is_explained or not is_over
-    named = {
-        "failed": list_words(map(_words, notices), limit=2),
-        "lost": lost,
-        "stated": stated,
-        "old": not (stated or is_proved) and is_unrelated,
-        "sure": is_proved or any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST)),
-        "logged": all(notice.production.startswith("kernel/") for notice in kernel),
-    }
+    is_old = not (stated or is_proved) and is_unrelated
+    named = {"failed": list_words(map(_words, notices), limit=2), "lost": lost, "stated": stated, "old": is_old}
+    named |= {"sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST))}
+    named |= {"logged": all(notice.production.startswith("kernel/") for notice in kernel)}
     ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
-    effects = [] if named["old"] else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
-    yield Hit([*notices, *effects], named, ranks=ranks, hosts=hosts, evidence=[*notices, *effects])
+    shown = [*notices, *([] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices])]
+    yield Hit(shown, named, ranks, hosts, shown)
 
 
 def _text_of(notice: Notice) -> str:
@@ -205,17 +197,13 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     helpers = facts.notices("nccl/remote-allocator-failed")
     answering = {process for notice in helpers for process in notice.processes}
     asked = bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
-    named = {
-        "on host": not torch and (any(on_host) or all("shm.cc" in (failure.file or "") for failure in failures)),
-        "NCCL": failures,
-        "file": failures[0].file if failures else "",
-        "XLA": facts.notices("frameworks/xla-nccl-failed"),
-        "NVLS": any(str(failure.file).endswith("transport/nvls.cc") for failure in failures),
-        "vague": not failures and not any(cuda.FULL in notice.message for notice in torch),
-        **({} if failures else _find_excess(torch[0])),
-        "asked by others": asked,
-        "harmless": asked and not facts.job.failed,
-    }
+    files = [str(failure.file or "") for failure in failures]
+    named = {"on host": not torch and (any(on_host) or all("shm.cc" in file for file in files)), "NCCL": failures}
+    named |= {"file": files[0] if files else "", "XLA": facts.notices("frameworks/xla-nccl-failed")}
+    named |= {"NVLS": any(file.endswith("transport/nvls.cc") for file in files)}
+    named |= {"vague": not failures and not any(cuda.FULL in notice.message for notice in torch)}
+    named |= {"asked by others": asked, "harmless": asked and not facts.job.failed}
+    named |= {} if failures else _find_excess(torch[0])
     ranks = ranks_in(notices) | {rank for notice in torch if (rank := rank_prefix(notice)) is not None}
     is_sure = failures or any(is_proved(facts, notice) for notice in torch)
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
@@ -230,10 +218,9 @@ def _find_excess(notice: Notice) -> dict[str, object]:
     """Return what was asked for and what the GPU has in all, where that is less."""
     if not (match := _REQUEST.search(notice.message)):
         return {}
-    sizes = [
-        float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))
-    ]
-    asked, whole = (f"{size} {unit}iB" for size, unit in (match.group(1, 2), match.group(3, 4)))
+    both = match.group(1, 2), match.group(3, 4)
+    sizes = [float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in both]
+    asked, whole = (f"{size} {unit}iB" for size, unit in both)
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
 
 
@@ -249,12 +236,9 @@ _DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
 def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
     results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
-    faults = [
-        notice
-        for notice in results
-        if value(notice, "status") != "OK"
-        and (notice.production != "nccl/diagnostics-result" or _FAULT.search(str(value(notice, "text"))))
-    ]
+    results = [notice for notice in results if value(notice, "status") != "OK"]
+    is_check = "nccl/diagnostics-result"
+    faults = [one for one in results if one.production != is_check or _FAULT.search(str(value(one, "text")))]
     if faults:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]

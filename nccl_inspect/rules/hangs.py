@@ -48,22 +48,11 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         if not (facts.job.ended_by and (is_whole or pids)) and not at_end.is_stuck(facts):
             yield Hit(named=named | {"question": True})
             return  # later communicators wait for the first stuck one
-        named |= {
-            "state": "" if facts.job.ended_by else at_end.describe(facts),
-            "started": len(comm.started),
-            "pids": ", ".join(map(str, pids[:8])),
-            "phases": at_end.phases(facts, comm),
-            "missing": at_end.where_missing(facts),
-            "suspects": at_end.suspects(facts),
-            "alone": len(comm.started) == 1,
-        }
-        yield Hit(
-            named=named,
-            ranks=global_ranks(comm, absent),
-            hosts=comm.hosts,
-            evidence=[*at_end.evidence(facts), *facts.job.ended_by[:1]],
-            open_end=not facts.job.ended_by,
-        )
+        named |= {"state": "" if facts.job.ended_by else at_end.describe(facts), "started": len(comm.started)}
+        named |= {"phases": at_end.phases(facts, comm), "missing": at_end.where_missing(facts)}
+        named |= {"pids": ", ".join(map(str, pids[:8])), "alone": len(comm.started) == 1}
+        ranks, lines = global_ranks(comm, absent), [*at_end.evidence(facts), *facts.job.ended_by[:1]]
+        yield Hit([], named, ranks, comm.hosts, lines, open_end=not facts.job.ended_by)
         return
 
 
@@ -94,13 +83,8 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
         absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
-        named: dict[str, object] = {
-            "comm": comm.id,
-            "size": count(comm.nranks, "rank"),
-            "waiting": waiting,
-            "absent": absent,
-            "late": f"{ranks_word(absent)} of {comm.nranks}",
-        }
+        named: dict[str, object] = {"comm": comm.id, "size": count(comm.nranks, "rank"), "waiting": waiting}
+        named |= {"absent": absent, "late": f"{ranks_word(absent)} of {comm.nranks}"}
         if facts.job.ended_by or at_end.is_stuck(facts):
             yield _stuck(facts, comm, named, ranks)
         else:
@@ -121,26 +105,13 @@ def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
 
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
     job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
-    state = ""
+    known: dict[str, object] = {"stuck": True, "ended": job.ended_by, "releases": len(job.nccl_versions) > 1}
+    known |= {"missing": ranks_word(never) + f" of {comm.id}" * (None in comm.ranks) if never else ""}
     if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
-        state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
-    return Hit(
-        named=named
-        | {
-            "state": state,
-            "missing": ranks_word(never) + f" of {comm.id}" * (None in comm.ranks) if never else "",
-            "suspicion": at_end.suspicion(facts),
-            "suspects": at_end.suspects(facts),
-            "phases": at_end.phases(facts, comm),
-            "stuck": True,
-            "ended": job.ended_by,
-            "releases": len(job.nccl_versions) > 1,
-        },
-        ranks=ranks,
-        hosts=comm.hosts,
-        evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
-        open_end=not job.ended_by,
-    )
+        known["state"] = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
+    lines = [*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]]
+    known |= named | {"phases": at_end.phases(facts, comm)}
+    return Hit([], known, ranks, comm.hosts, lines, open_end=not job.ended_by)
 
 
 def _before_start(facts: Facts) -> Iterator[Hit]:
@@ -172,20 +143,11 @@ def _cut(
     """Return that the log ends while ranks start: a warning says more than where a log ends, as `watch` will."""
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     is_open = kind != "connecting" and (facts.job.going_on or warned)
-    return Hit(
-        named={
-            **(named or {}),
-            "suspects": at_end.suspects(facts),
-            "undecided": at_end.list_possible_ends(facts),
-            "open": True,
-            kind: True,
-            "question": is_open,
-        },
-        ranks=ranks,
-        hosts=facts.hosts() if hosts is None else hosts,
-        evidence=evidence,
-        open_paths=facts.job.paths if kind == "connecting" else None,
+    known, where = (
+        {**(named or {}), "open": True, kind: True, "question": is_open},
+        facts.hosts() if hosts is None else hosts,
     )
+    return Hit([], known, ranks, where, evidence, open_paths=facts.job.paths if kind == "connecting" else None)
 
 
 def hang_after_init(facts: Facts) -> Iterator[Hit]:
@@ -199,49 +161,26 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
     has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
     if (cut := at_end.connections_at_end(facts)) and comms and not at_end.is_local_p2p(facts):
         comm = comms[0]
-        yield Hit(
-            named={
-                **(_connecting(comm) if comm.unconnected else {}),
-                "undecided": at_end.list_possible_ends(facts),
-                "suspects": at_end.suspects(facts),
-                "clue": True,
-            },
-            ranks=[rank for rank in comm.ranks if rank is not None],
-            hosts=comm.hosts,
-            evidence=cut,
-            open_paths=job.paths,
-        )
+        known = {**(_connecting(comm) if comm.unconnected else {}), "clue": True}
+        yield Hit([], known, global_ranks(comm, range(comm.nranks)), comm.hosts, cut, open_paths=job.paths)
     elif open_ones and not job.ended_by:
         yield Hit(named=_connecting(open_ones[0], len(open_ones) - 1) | {"question": True})
     elif open_ones or (comms and silent and job.paths and not at_end.is_starting_another(facts)):
         comm = open_ones[0] if open_ones else comms[-1]
         tables = [] if open_ones else at_end.empty_tables(facts, silent)
         ends = job.ended_by if open_ones else [*tables[-1:], *silent]
-        odd, unseen = _odd_ranks(facts, comm), watchdog.without_output(facts)
-        unseen = set() if odd else unseen
+        odd = _odd_ranks(facts, comm)
+        unseen = set() if odd else watchdog.without_output(facts)
         is_shown = (tables or comm.unconnected or at_end.is_timed_out(ends)) and not unseen
-        yield Hit(
-            named={
-                "comm": comm.id,
-                "size": count(comm.nranks, "rank"),
-                "unseen": unseen,
-                "phases": at_end.phases(facts, comm),
-                "suspects": at_end.suspects(facts),
-                "suspicion": at_end.suspicion(facts),
-                "unconnected": open_ones,
-                "no row": tables,
-                "gpudirect": any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
-            },
-            ranks=odd or [rank for rank in comm.ranks if rank is not None],
-            hosts=comm.hosts,
-            evidence=[*at_end.last_of(facts, comm), *ends[:2]],
-            confidence="likely" if is_shown else "possible",
-        )
+        gdr = any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
+        known = {"comm": comm.id, "size": count(comm.nranks, "rank"), "phases": at_end.phases(facts, comm)}
+        known |= {"unseen": unseen, "unconnected": open_ones, "no row": tables, "gpudirect": gdr}
+        ranks, lines = odd or global_ranks(comm, range(comm.nranks)), [*at_end.last_of(facts, comm), *ends[:2]]
+        yield Hit([], known, ranks, comm.hosts, lines, confidence="likely" if is_shown else "possible")
     elif comms and has_header:
         yield Hit(named={"header": True}, paths=job.paths)
     elif not job.communicators and has_header:
-        last = facts.notices("nccl-tests/test-units")[-1].evidence[-1]
-        yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
+        yield Hit([], {"empty": True}, (), facts.hosts(), [facts.notices("nccl-tests/test-units")[-1].evidence[-1]])
 
 
 def _working_communicators(facts: Facts) -> list[CommunicatorInfo]:
@@ -256,12 +195,8 @@ def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
 def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:
     """Return which ranks began to connect, by their ranks in the communicator where the log does not show others."""
     idle = set(range(comm.nranks)) - set(comm.unconnected)
-    return {
-        "comm": comm.id,
-        "busy": global_ranks(comm, comm.unconnected) or set(comm.unconnected),
-        "idle": global_ranks(comm, idle) or idle,
-        "others": others,
-    }
+    busy = global_ranks(comm, comm.unconnected) or set(comm.unconnected)
+    return {"comm": comm.id, "busy": busy, "idle": global_ranks(comm, idle) or idle, "others": others}
 
 
 _BY_PCIE = compile_later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
@@ -275,12 +210,8 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
     if cut := at_end.connections_at_end(facts):
         # Without NVLink, or with a bridge at most, P2P depends on board and settings.
         over_pcie = any(facts.link(kind) == "PCIe" for kind in facts.paths().kinds)
-        named = {
-            "cut": cut,
-            "undecided": at_end.list_possible_ends(facts),
-            "over PCIe": over_pcie or any(_BY_PCIE.search(name) for name in gpu_names(facts.job)),
-            "steps": "",
-        }
+        over_pcie |= any(_BY_PCIE.search(name) for name in gpu_names(facts.job))
+        named = {"cut": cut, "over PCIe": over_pcie, "steps": ""}
         yield Hit([], named, paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
     comms = _working_communicators(facts)
@@ -298,19 +229,11 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else at_end.empty_tables(facts, silent)
         answer, counts = ras.same_counts(facts)
-        named = {
-            "RAS": answer,
-            "counts": counts,
-            "number": comm.nranks,
-            "first": stuck or tables,
-            "phases": at_end.phases(facts, comm),
-            "suspects": at_end.suspects(facts),
-            "steps": list(ras.IN_STEP_FIX) if counts else "",
-            "sure": stuck or tables or at_end.is_timed_out(silent),
-        }
-        ranks = [rank for rank in comm.ranks if rank is not None]
+        named = {"RAS": answer, "counts": counts, "number": comm.nranks, "phases": at_end.phases(facts, comm)}
+        named |= {"steps": list(ras.IN_STEP_FIX) if counts else "", "first": stuck or tables}
+        named |= {"sure": stuck or tables or at_end.is_timed_out(silent)}
         lines = [*paths.first_lines()[:2], *check.first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
-        yield Hit([], named, ranks, comm.hosts, lines)
+        yield Hit([], named, global_ranks(comm, range(comm.nranks)), comm.hosts, lines)
 
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
@@ -327,21 +250,13 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
     if standstills := watchdog.standstills(facts, DIFFERENT):
         for standstill in standstills:
-            parts = [*standstill.culprits, *standstill.waiting]
+            parts, label = [*standstill.culprits, *standstill.waiting], standstill.group.label
             outliers = watchdog.ranks_of(standstill.culprits) if standstill.waiting else set()
+            known = {"recorded": f"work {standstill.seq} of group {label}", "calls": watchdog.by_call(parts)}
+            known |= {"places": watchdog.list_frames(parts), "peers": label if standstill.peers else ""}
             ranks = outliers or watchdog.ranks_of(parts)
-            yield Hit(
-                named={
-                    "recorded": f"work {standstill.seq} of group {standstill.group.label}",
-                    "calls": watchdog.by_call(parts),
-                    "places": watchdog.list_frames(parts),
-                    "outliers": outliers,
-                    "peers": standstill.group.label if standstill.peers else "",
-                    "usual": watchdog.ranks_of(standstill.waiting),
-                },
-                ranks=ranks,
-                evidence=_lines_of_both(standstill),
-            )
+            usual = {"outliers": outliers, "usual": watchdog.ranks_of(standstill.waiting)}
+            yield Hit([], {**known, **usual}, ranks, evidence=_lines_of_both(standstill))
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
@@ -363,21 +278,12 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         calls = f"call {numbers.pop()} is {calls}"
     one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
     is_certain = bool(stated or any(wait.group is not None for wait in mismatched))
-    yield Hit(
-        named={
-            "calls": calls,
-            "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
-            "outliers": outliers,
-            "sizes": not (stated or mismatched),
-            "what": next((own for one in stated if (own := value(one, "what"))), ""),
-            "how": next((own for one in stated if (own := value(one, "how"))), ""),
-        },
-        ranks=outliers or ranks,
-        hosts=hosts_in(notices),
-        evidence=list(one_of_each.values()) or check.first_evidence(notices),
-        explains=[],
-        confidence="certain" if is_certain else "likely",
-    )
+    told = {name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")}
+    told |= {"calls": calls, "stated": "" if calls else notices[0].message.partition(". If you believe")[0]}
+    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not (stated or mismatched)}
+    lines = [*one_of_each.values()] or check.first_evidence(notices)
+    sure = "certain" if is_certain else "likely"
+    yield Hit([], named, outliers or ranks, hosts_in(notices), lines, confidence=sure)
 
 
 def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
@@ -439,9 +345,7 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
         call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
         missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
-        ring = [part for part in still.culprits if part.call]
-        who = set(still.odd) or missing
-        not_known = watchdog.not_known(still)
+        ring, not_known = [part for part in still.culprits if part.call], watchdog.not_known(still)
         yield Hit(
             named={
                 "culprits": culprits,
@@ -464,20 +368,20 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "waits": [
-                    f"rank {part.rank} waits for rank {after.rank} in "
-                    f"{watchdog.operation(part.call.operation)} of group {part.label}"
-                    for part, after in pairwise([*ring, *ring[:1]])
-                    if part.call
-                ],
+                "waits": [_describe_wait(part, after) for part, after in pairwise([*ring, *ring[:1]])],
                 "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
-            ranks=who,
+            ranks=set(still.odd) or missing,
             evidence=list(watchdog.lines(still.culprits, 4))
             if still.kind == CYCLE
             else _lines_of_both(still, 3 if is_stuck else 2),
             confidence=watchdog.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
+
+
+def _describe_wait(part: Part, after: Part) -> str:
+    operation = watchdog.operation(part.call.operation) if part.call else ""
+    return f"rank {part.rank} waits for rank {after.rank} in {operation} of group {part.label}"
 
 
 def _last_call(part: Part) -> str:
@@ -497,27 +401,14 @@ def straggler(facts: Facts) -> Iterator[Hit]:
 
     # If there are more, the time is lost elsewhere.
     for late in stragglers.find_stragglers(dumps)[:3]:
-        others = set(late.group.ranks) - {late.rank}
-        yield Hit(
-            named={
-                "rank": late.rank,
-                "late": f"{late.late} of {late.compared}",
-                "group": late.group.label,
-                "others": others,
-                "who": f"the other {len(others)} ranks" if len(others) > 1 else ranks_word(others),
-                "share": f"{late.share:.0%}",
-                "gap": f"{late.gap_ms:.0f} ms",
-            },
-            ranks={late.rank},
-            evidence=[
-                Evidence(
-                    call.dump,
-                    call.order,
-                    f"rank {call.rank}: work {call.seq} of group {late.group.label} took {call.milliseconds:.1f} ms",
-                )
-                for call in late.calls
-            ],
-        )
+        others, label = set(late.group.ranks) - {late.rank}, late.group.label
+        named = {"rank": late.rank, "late": f"{late.late} of {late.compared}", "group": label, "others": others}
+        named |= {"who": f"the other {len(others)} ranks" if len(others) > 1 else ranks_word(others)}
+        named |= {"share": f"{late.share:.0%}", "gap": f"{late.gap_ms:.0f} ms"}
+        took = (f"work {call.seq} of group {label} took {call.milliseconds:.1f} ms" for call in late.calls)
+        texts = zip(late.calls, took, strict=True)
+        lines = [Evidence(call.dump, call.order, f"rank {call.rank}: {text}") for call, text in texts]
+        yield Hit([], named, {late.rank}, evidence=lines)
 
 
 _FEW = 3  # ranks that somebody looks at one after the other
@@ -544,18 +435,13 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
     is_waiting = bool(behind) and not proved and behind <= watchdog.waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
-    named = {
-        "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
-        "comm": lagging[0].comm_id,
-        "behind": list_words(dict.fromkeys(who(member, ranks) for member in late), limit=4),
-        "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
-        "step": in_step if is_either else "",
-        "waits": is_waiting,
-    }
-    answer = differing[-1]
-    texts = [f"communicator {one.comm_id}: launched {_counts(one, ranks)}" for one in lagging]
-    places = [answer.lines.get(one.comm_id, 1) for one in lagging]
-    lines = [Evidence(answer.name, place, text) for place, text in zip(places, texts, strict=True)]
+    counts, answer = [_counts(mismatch, ranks) for mismatch in lagging], differing[-1]
+    named = {"counts": "; ".join(counts[:3]), "comm": lagging[0].comm_id, "waits": is_waiting}
+    named |= {"behind": list_words(dict.fromkeys(who(member, ranks) for member in late), limit=4)}
+    named |= {"mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:])}
+    named |= {"step": in_step if is_either else ""}
+    texts = zip((one.comm_id for one in lagging), counts, strict=True)
+    lines = [Evidence(answer.name, answer.lines.get(id, 1), f"communicator {id}: launched {own}") for id, own in texts]
     hit = make_hit(facts, named, behind | in_step if is_either else behind, lines)
     yield hit.with_fields(confidence="possible") if is_either or is_waiting else hit
 
@@ -597,19 +483,13 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
         where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
         text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
         lines.append(Evidence(name, entry.line, text, order=max(entry.line, place)))
-    yield Hit(
-        named={
-            "silent": ranks_word(ranks) if is_known else list_words(places),
-            "number": count(len(newest), "process"),
-            "pid": next(iter(newest)),
-            "dead": is_dead,
-            "alive": "".join(words for words, _ in alive),
-        },
-        ranks=ranks if is_known else (),
-        hosts=hosts_with(facts.job, ranks) or {entry.host for _, entry in newest.values()},
-        evidence=[*(line for _, line in alive), *lines],
-        confidence="possible" if alive else "certain" if is_dead else "likely",
-    )
+    silent = ranks_word(ranks) if is_known else list_words(places)
+    named = {"silent": silent, "number": count(len(newest), "process"), "pid": next(iter(newest)), "dead": is_dead}
+    named |= {"alive": "".join(words for words, _ in alive)}
+    hosts = hosts_with(facts.job, ranks) or {entry.host for _, entry in newest.values()}
+    sure = "possible" if alive else "certain" if is_dead else "likely"
+    shown = [*(line for _, line in alive), *lines]
+    yield Hit([], named, ranks if is_known else (), hosts, shown, confidence=sure)
 
 
 def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Evidence]]:
@@ -648,17 +528,9 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
             + " during initialization" * (state.stage[:4] == "Init")
             for state in shown[:3]
         )
-        yield Hit(
-            named={
-                "errors": "; ".join(reports),
-                "comm": shown[0].comm_id,
-                "blamed": blamed,
-                "one": len(blamed) == 1,
-                "nobody": not blamed,
-            },
-            ranks=blamed or None,
-            evidence=[_line_of_state(facts, answer, state) for state in [*own, *remote][:4]],
-        )
+        named = {"errors": "; ".join(reports), "comm": shown[0].comm_id, "blamed": blamed, "one": len(blamed) == 1}
+        lines = [_line_of_state(facts, answer, state) for state in [*own, *remote][:4]]
+        yield Hit([], named, blamed or None, evidence=lines)
         return
     for answer in reversed(answers(facts)):
         states = [state for state in answer.states if state.what in _STATES]
@@ -705,12 +577,8 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
         stated = ((notice, value(notice, "global_rank")) for notice in signals)
         named = [(notice, rank_prefix(notice) if rank is None else rank) for notice, rank in stated]
         origins |= {rank for notice, rank in named if notice in own and rank is not None}
-        yield Hit(
-            named={"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True},
-            ranks=origins,
-            hosts=(),
-            evidence=check.first_evidence(signals),
-        )
+        known = {"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True}
+        yield Hit([], known, origins, (), check.first_evidence(signals))
 
 
 def tell_watchdog_timeout(facts: Facts, account: Account) -> Hit:
@@ -746,7 +614,6 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "by_all": told,
             "proved": ranks if not account else set(),
             "alone": alone if alone != ranks and len(alone) <= len(waiting) else set(),
-            "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({cite_line(ended[0].line)})" if ended else "",
             "others": others,
             "groups": list(filter(None, others)),

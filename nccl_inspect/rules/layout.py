@@ -112,24 +112,13 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
         cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
         members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
-        yield Hit(
-            named={
-                "nranks": alone[0].nranks,
-                "nnodes": alone[0].nnodes or 0,
-                "machine": machine.name if machine else "the machine",
-                "gpus": gpus or "several",
-                "nvlink": machine and machine.nvlink,
-                "shared": shared,
-                "index": index,
-                "net": net,
-                "fast": fast,
-                "less": compare_rates(net, fast) if net and fast else "",
-                "cost": Estimate("", (cost,)),  # for a whole job: 2.4 times the time
-            },
-            ranks=members or paths.ends(),
-            evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
-            paths=paths,
-        )
+        named: dict[str, object] = {"nranks": alone[0].nranks, "nnodes": alone[0].nnodes or 0, "shared": shared}
+        named |= {"machine": machine.name if machine else "the machine", "nvlink": machine and machine.nvlink}
+        named |= {"index": index, "gpus": gpus or "several", "net": net, "fast": fast}
+        named |= {"less": compare_rates(net, fast) if net and fast else ""}
+        named |= {"cost": Estimate("", (cost,))}  # for a whole job: 2.4 times the time
+        lines = [*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]]
+        yield Hit([], named, members or paths.ends(), None, lines, paths)
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
@@ -143,27 +132,15 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
         least = len({*comm.hosts, *(host_of[rank] for rank in ranks if rank in host_of)})
         if comm.nnodes not in (None, least) or not 1 < least < comm.nranks or not all(map(is_named, comm.hosts)):
             continue
-        rings = [  # NCCL cuts long lines
-            (crossings(ring, host_of) or 0, place)
-            for place, ring in enumerate(comm.rings)
-            if is_closed(ring, comm.nranks)
-        ]
+        whole = ((place, ring) for place, ring in enumerate(comm.rings) if is_closed(ring, comm.nranks))
+        rings = [(crossings(ring, host_of) or 0, place) for place, ring in whole]  # NCCL cuts long lines
         worst, place = max(rings, key=lambda ring: ring[0], default=(0, 0))
         if worst > least:
             crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
-            yield Hit(
-                named={
-                    "bad": sum(number > least for number, _ in rings),
-                    "rings": rings,
-                    "comm": comm.id,
-                    "worst": worst,
-                    "least": least,
-                    "left": f"{least / worst:.0%}",
-                },
-                ranks=ranks,
-                hosts=comm.hosts,
-                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]],
-            )
+            named = {"bad": sum(number > least for number, _ in rings), "rings": rings, "comm": comm.id}
+            named |= {"worst": worst, "least": least, "left": f"{least / worst:.0%}"}
+            lines = [*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]]
+            yield Hit([], named, ranks, comm.hosts, lines)
             return  # other communicators of the job have the same order
 
 
@@ -171,18 +148,11 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
     """Find the first communicator whose ranks contradict each other; if it worked, the log is at fault."""
     odd = [comm for comm in facts.job.communicators if comm.inconsistent]
     for comm in odd[:1]:
-        yield Hit(
-            named={
-                "comm": comm.id,
-                "contradiction": comm.inconsistent[0],
-                "more": comm.inconsistent[1:],
-                "also": odd[1:],
-                "worked": comm.state in ("connected", "destroyed") and not comm.unconnected,
-            },
-            ranks=global_ranks(comm, range(comm.nranks)),
-            hosts=comm.hosts,
-            evidence=[*comm.layout.contradiction()[:3], *comm.evidence[:2]],
-        )
+        first, *more = comm.inconsistent
+        works = comm.state in ("connected", "destroyed") and not comm.unconnected
+        named = {"comm": comm.id, "contradiction": first, "more": more, "also": odd[1:], "worked": works}
+        lines = [*comm.layout.contradiction()[:3], *comm.evidence[:2]]
+        yield Hit([], named, global_ranks(comm, range(comm.nranks)), comm.hosts, lines)
 
 
 _IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
@@ -221,13 +191,9 @@ def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
 def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], lines: list[Evidence]) -> Hit:
     names = {comm.id for comm in comms}
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
-    return Hit(
-        named=named,
-        ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
-        hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
-        evidence=[*lines[:2], *paths.first_lines()[:2]],
-        paths=paths,
-    )
+    ranks = {rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))}
+    hosts = {host for comm in comms for host in comm.hosts} or set(facts.hosts())
+    return Hit([], named, ranks, hosts, [*lines[:2], *paths.first_lines()[:2]], paths)
 
 
 def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
-from nccl_inspect.event.base import Event, is_named
+from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
 from nccl_inspect.judging import at_end, life
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
@@ -52,33 +52,25 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         examples = facts.job.damaged
         written_into = repaired or any(_TWO.search(example.text) for example in examples)
         alike = lost >= 0.9 * lines and not written_into
-        named = {
-            "torn": lost + repaired,
-            "lines": f"{lines:,}",
-            "repaired": repaired,
-            "lost": lost,
-            "unread": f"{lost:,}",
-            "alike": alike,
-        }
+        named = {"torn": lost + repaired, "lines": f"{lines:,}", "repaired": repaired, "lost": lost}
+        named |= {"unread": f"{lost:,}", "alike": alike}
         yield Hit(named=named, evidence=examples or facts.job.repaired)
 
 
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
+    often = [
+        notice for notice in facts.job.notices if notice.count >= 100
+    ]  # fewer are no flood, however short the log is
     repeated = [
-        notice
-        for notice in facts.job.notices
-        if notice.count >= 100  # fewer repeats are not a flood, however short the log is
-        and (
-            notice.level in STATEMENTS
-            or getattr(notice.event, "tone", "info") != "info"
-            or isinstance(notice.event, ErrorCascade)
-        )
+        one
+        for one in sorted(often, key=lambda one: one.place)
+        if one.level in STATEMENTS
+        or getattr(one.event, "tone", "info") != "info"
+        or isinstance(one.event, ErrorCascade)
     ]
-    total = sum(notice.count for notice in repeated)
-    lines = sum(source.lines for source in facts.job.sources)
+    total, lines = sum(notice.count for notice in repeated), sum(source.lines for source in facts.job.sources)
     if any(notice.count > 10_000 for notice in repeated) or total * 2 > lines:
-        repeated.sort(key=lambda notice: notice.place)
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
 
 
@@ -90,10 +82,9 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     last = [] if len(job.paths) else [one.evidence for one in job.last_lines]
     is_info = any(line is None or " NCCL INFO " in line.text for line in last)  # lines without information are not kept
     files = [source.name for source in job.sources if not source.name.startswith("<")]
-    beginning: tuple[type[Event], ...] = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
-    if len(job.paths) and job.excerpt:
+    if job.paths and job.excerpt:
         yield Hit(named={"excerpt": True})
-    elif len(job.paths):
+    elif job.paths:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if job.rank_space == "global" else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
@@ -109,17 +100,11 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             first = absent[0]
             named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
             yield Hit(named=named)
-    elif (
-        is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, beginning))
-    ):
+    elif is_info and not any(comm.announced for comm in job.communicators) and not _shows_beginning(facts):
         pods = [one.process.apart for one in job.last_lines if "/" in one.process.apart]
-        yield Hit(
-            named={
-                "file": files[0] if files else "",
-                "pod": pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>",
-            },
-            evidence=sorted(filter(None, last), key=lambda line: line.position)[:1],
-        )
+        pod = pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>"
+        begin = sorted(filter(None, last), key=lambda line: line.position)[:1]
+        yield Hit(named={"file": files[0] if files else "", "pod": pod}, evidence=begin)
     elif is_info and not job.communicators:
         end = max((line.line for line in last if line), default=0)
         source = job.sources[0]
@@ -130,6 +115,12 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}", "open": not came_up})
         else:
             yield Hit(named={"end": at_end.list_possible_ends(facts)})
+
+
+def _shows_beginning(facts: Facts) -> bool:
+    return any(
+        isinstance(one.event, BootstrapInterface | CudaDriver | NcclVersion | NetDevices) for one in facts.job.notices
+    )
 
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
@@ -143,19 +134,13 @@ def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
     ]
     if comms:
         hosts = sorted({host for comm in comms for host in comm.hosts})
-        unseen = next((comm for comm in comms if len(comm.started) < comm.nranks), None)
+        nets = sorted({net for comm in comms for net in comm.networks})
+        named: dict[str, object] = {"hosts": hosts, "names": [comm.id for comm in comms], "nets": nets}
+        if unseen := next((comm for comm in comms if len(comm.started) < comm.nranks), None):
+            named |= {"unseen": unseen.id, "seen": len(unseen.started), "nranks": unseen.nranks}
+        ranks = [rank for comm in comms for rank in global_ranks(comm, comm.started)]
         yield Hit(
-            named={
-                "hosts": hosts,
-                "names": [comm.id for comm in comms],
-                "nets": sorted({net for comm in comms for net in comm.networks}),
-                "unseen": unseen and unseen.id,
-                "seen": unseen and len(unseen.started),
-                "nranks": unseen and unseen.nranks,
-            },
-            ranks=[rank for comm in comms for rank in global_ranks(comm, comm.started)],
-            hosts=hosts,
-            evidence=[line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]],
+            [], named, ranks, hosts, [line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]]
         )
 
 
@@ -260,27 +245,16 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
         others = [other.phases.get(phase, 0.0) for other in comm.timings if other is not timing]
         rank = comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None
         if seconds >= timing.total / 2:
-            yield Hit(
-                named={
-                    "nranks": comm.nranks,
-                    "total": f"{timing.total:.0f}",
-                    "seconds": f"{seconds:.0f}",
-                    "phase": phase,
-                    "others": f"{min(others):.0f} to {max(others):.0f}" if others else "",
-                },
-                ranks=[] if rank is None else [rank],
-                evidence=[timing.evidence] if timing.evidence else [],
-            )
+            named = {"nranks": comm.nranks, "total": f"{timing.total:.0f}", "seconds": f"{seconds:.0f}", "phase": phase}
+            named |= {"others": f"{min(others):.0f} to {max(others):.0f}" if others else ""}
+            yield Hit([], named, [] if rank is None else [rank], evidence=filter(None, [timing.evidence]))
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:
     """Find the test's result, which does not name the faulty link or memory."""
     wrong = facts.notices("nccl-tests/test-wrong")
-    failed = sum(value(notice, "wrong_count") for notice in wrong)
-    lines = []
-    if not wrong:  # the table without its last lines
-        lines = [line for entry in measure(facts) for line in entry.wrong_lines]
-        failed = len(lines)
-    if shown := wrong or lines:
+    rows = [line for entry in measure(facts) for line in entry.wrong_lines]  # of a table without its last lines
+    if wrong or rows:
+        failed = sum(value(notice, "wrong_count") for notice in wrong) if wrong else len(rows)
         named = {"checks": count(failed, "check"), "over P2P": facts.paths(transport="P2P")}
-        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=shown)
+        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=wrong or rows)

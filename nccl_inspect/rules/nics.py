@@ -47,30 +47,21 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     if not (listed or warned or settings):
         return
     joined = ("kind", "src_host", "dst_host")
-    paths = crossing_paths(facts).filter_values(
-        joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
-    )
-    if not paths:
+
+    def leave(kind: PathKind, *hosts: str | None) -> list[Link]:
+        return [link for link in kind.links if _leaves_rail(hosts, link, rails)]
+
+    if not (paths := crossing_paths(facts).filter_values(joined, leave)):
         return
-    links = [
-        link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
-    ]
+    links = [link for ends in paths.distinct(*joined) for link in leave(*ends)]
     uses = {False: "rings or trees", True: "send/recv"}
     ends = (end for end in (links[0].send, links[0].receive) if end)
     one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
-    named = {
-        "crossing": len(paths),
-        "matched": facts.inter_host_rdma_paths().where(
-            lambda kind: any(one.send and one.receive for one in kind.links)
-        ),
-        "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
-        "one": one,
-        "other": other,
-        "listed": listed,
-        "warned": warned,
-        "settings": settings if not listed and not warned else [],
-        "allowed": [setting for setting in settings if setting.value == "1"],
-    }
+    matched = facts.inter_host_rdma_paths().where(lambda kind: any(one.send and one.receive for one in kind.links))
+    named: dict[str, object] = {"crossing": len(paths), "matched": matched, "one": one, "other": other}
+    named |= {"uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links}))}
+    named |= {"listed": listed, "warned": warned, "settings": settings if not listed and not warned else []}
+    named |= {"allowed": [setting for setting in settings if setting.value == "1"]}
     signs = listed[:1] or warned or settings
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
@@ -124,14 +115,11 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         else:
             both = [crossed[0].detail, *(other.detail for other in crossed[0].also if other.transport == "NET")]
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
-        lines = [line for comm in mixed[:1] for line in comm.network_lines]
-        yield Hit(
-            named=named | {"odd": odd, "lacking": where_lacking, "listed": listed},
-            ranks=odd or crossed.ends(),
-            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
-            evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
-            paths=crossed,
-        )
+        named |= {"odd": odd, "lacking": where_lacking, "listed": listed}
+        hosts = where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts()
+        stated = [line for comm in mixed[:1] for line in comm.network_lines]
+        lines = [*first_evidence(lacking[:1]), *stated, *crossed.first_lines()[:2], *first_evidence(refused[:2])]
+        yield Hit([], named, odd or crossed.ends(), hosts, lines, crossed)
     elif notices := networks.network_mismatches(facts):
         typed = [notice for notice in notices if value(notice, "got_type") is not None]
         peer, own = (typed and networks.NETWORK_TYPES[value(typed[0], f"{end}_type")] for end in ("got", "expected"))
@@ -287,22 +275,11 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
         ]
         lines = [line for own in ends for line in islice(own.end_lines(shared.side), 1)]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-        named = {
-            "ranks": shared.ranks,
-            "host": first.host.name,
-            "nic": first.shared_name,
-            "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
-            "absent": first.absent,
-            "others": hosts[1:],
-            "policy": policy,
-        }
-        yield Hit(
-            [],
-            named,
-            ranks=[rank for _, shared in hosts for rank in shared.ranks],
-            hosts=[one.host.name for one, _ in hosts],
-            evidence=[*(one.evidence for one, _ in hosts[:2]), *lines, *policy[:1]],
-        )
+        named = {"ranks": shared.ranks, "host": first.host.name, "nic": first.shared_name, "absent": first.absent}
+        named |= {"idle": f"{some_names(first.names)} {is_or_are(len(first.names))}", "others": hosts[1:]}
+        ranks = [rank for _, shared in hosts for rank in shared.ranks]
+        shown = [*(one.evidence for one, _ in hosts[:2]), *lines, *evidence_of_settings(policy[:1], 1)]
+        yield Hit([], named | {"policy": policy}, ranks, [one.host.name for one, _ in hosts], shown)
 
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
@@ -310,22 +287,11 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
     hosts = [host for host in idle_nics(facts) if not host.absent]
     meant = [host for host in hosts if host.meant]
     for first in (meant or hosts)[:1]:
-        used, names = len(first.used), first.names
-        yield Hit(
-            named={
-                "idle": some_names(names),
-                "host": first.host.name,
-                "one": len(names) == 1,
-                "used": used,
-                "total": used + len(names),
-                "share": f"{used}/{used + len(names)}",
-                "others": meant[1:],
-                "meant": meant,
-            },
-            ranks=[rank for host in meant for rank in host.host.ranks],
-            hosts=[host.host.name for host in meant],
-            evidence=[host.evidence for host in meant],
-        )
+        used, names, total = len(first.used), first.names, len(first.used) + len(first.names)
+        named = {"idle": some_names(names), "host": first.host.name, "one": len(names) == 1, "used": used}
+        named |= {"total": total, "share": f"{used}/{total}", "others": meant[1:], "meant": meant}
+        ranks = [rank for host in meant for rank in host.host.ranks]
+        yield Hit([], named, ranks, [host.host.name for host in meant], [host.evidence for host in meant])
 
 
 def pxn_unused(facts: Facts) -> Iterator[Hit]:
@@ -383,12 +349,8 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     )
     if explained and (straight or connecting or hints):
         crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
-        yield Hit(
-            named={"failed": failed, "crossing": crossing, "straight": straight},
-            ranks=failed,
-            hosts=hosts_in(errors),
-            evidence=[*errors[:2], *hints[:1], *crossing.first_lines()[:2]],
-        )
+        lines = [*first_evidence([*errors[:2], *hints[:1]]), *crossing.first_lines()[:2]]
+        yield Hit([], {"failed": failed, "crossing": crossing, "straight": straight}, failed, hosts_in(errors), lines)
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})
 
@@ -556,16 +518,10 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         return
     # From 2.29 on, GPU-initiated networking requests InfiniBand, which was never loaded.
     warned = facts.notices("nccl/library-not-initialized")
-    warned = [notice for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
-    yield Hit(
-        [],
-        {"by plugin": by_plugin, "hardware": hardware},
-        ranks=facts.ranks_with(settings),
-        hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines, *warned, *slow.first_lines()[:2]],
-        paths=slow,
-        settings=settings,
-    )
+    warned = [one for one in warned if (one.location or "").startswith("misc/ibvwrap.cc")]
+    shown = [*lines, *first_evidence(warned), *slow.first_lines()[:2]]
+    named = {"by plugin": by_plugin, "hardware": hardware}
+    yield Hit([], named, None, slow.hosts() or None, shown, slow, settings=settings)
 
 
 def ib_gid_index(facts: Facts) -> Iterator[Hit]:
@@ -580,15 +536,12 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
     own = facts.notices("mooncake/mooncake-device")  # a NIC of another library, with its address
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
-    named = {
-        "error": value(failed[0], "error"),
-        "both": value(failed[0], "local_gid") and value(failed[0], "remote_gid"),
-        "chosen": chosen,
-        "link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own),
-        "link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair),
-        "of two families": any(local.startswith("::ffff:") != remote.startswith("::ffff:") for local, remote in gids),
-        "known": links,  # else, without addresses, the card may be InfiniBand
-    }
+    both = value(failed[0], "local_gid") and value(failed[0], "remote_gid")
+    named = {"error": value(failed[0], "error"), "both": both, "chosen": chosen}
+    named |= {"known": links}  # else, without addresses, the card may be InfiniBand
+    named |= {"link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own)}
+    named |= {"link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair)}
+    named |= {"of two families": any(one.startswith("::ffff:") != peer.startswith("::ffff:") for one, peer in gids)}
     yield Hit(failed, named, evidence=[*failed, *own, *chosen])
 
 
@@ -596,15 +549,11 @@ def _find_unconnected(facts: Facts) -> list[Notice]:
     """Return the queue pairs that a NIC refuses to connect to their peer."""
     calls = facts.notices("nccl/ib-call-failed")
     # The second is the error of an empty row of the GID table.
-    errors = ("Invalid argument", "No data available", "Connection timed out", "No route to host")
-    return [
-        notice
-        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
-        if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith((*errors, "Network is unreachable"))  # markup may follow
-        and value(notice, "to_state") in (None, "RTR")
-        and value(notice, "local_gid") != "N/A"
-    ]
+    unreachable = ("Connection timed out", "No route to host", "Network is unreachable")
+    errors = ("Invalid argument", "No data available", *unreachable)
+    tried = [*facts.notices("nccl/ib-modify-qp-failed"), *(one for one in calls if value(one, "name") == "modify_qp")]
+    known = [one for one in tried if value(one, "to_state") in (None, "RTR") and value(one, "local_gid") != "N/A"]
+    return [one for one in known if str(value(one, "error")).startswith(errors)]  # markup may follow
 
 
 _BOTH = {"IB", "RoCE"}
@@ -672,14 +621,8 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
     common = [f"{what} {list_words(ends)}" for what, ends in (("card", cards), ("peer", peers)) if len(ends) == 1]
-    named = {
-        "common": " and ".join(common),
-        "several": len(notices) > 1,
-        "silent": silent,
-        "chosen": chosen,
-        "survived": not (failed or lost),
-        "refused by others": facts.completions(*transfers.OTHER_ROOTS),
-    }
+    named = {"common": " and ".join(common), "several": len(notices) > 1, "silent": silent, "chosen": chosen}
+    named |= {"survived": not (failed or lost), "refused by others": facts.completions(*transfers.OTHER_ROOTS)}
     ranks = {rank for host in facts.job.hosts if host.name in silent for rank in host.ranks}
     devices = {str(value(notice, "device")) for notice in failed}
     on_rails = {  # those that use the NICs of these names, the rails of the reporters
@@ -698,14 +641,9 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         return
     unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
-    named = {
-        "unusable": unusable[0].message if unusable else "",
-        "without": hosts_in(without),
-        "verbs": verbs,
-        "listed": listed,
-        "named": [] if verbs else listed,
-        "excluded": all(setting.value.startswith("^") for setting in listed),
-    }
+    named: dict[str, object] = {"without": hosts_in(without), "verbs": verbs, "named": [] if verbs else listed}
+    named |= {"unusable": unusable[0].message if unusable else "", "listed": listed}
+    named |= {"excluded": all(one.value.startswith("^") for one in listed)}
     hints = networks.ib_hints(facts)
     if paths and (expected or hints):
         devices = facts.with_event(NetDevices, lambda event: bool(event.devices))

@@ -9,7 +9,7 @@ from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, impact, networks
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import (
     ENDS,
@@ -59,13 +59,9 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     found = Hit(hosts=slow.hosts(), paths=slow)
     if slow and settings:
         nvlink = any((kind.pair_class or ("NV" if on_nvlink else "")).startswith("NV") for kind in slow.kinds)
-        shown = evidence_of_settings(settings)
-        yield found.with_fields(
-            settings=settings, ranks=facts.ranks_with(settings), evidence=shown, named={"nvlink": nvlink}
-        )
+        yield found.with_fields(settings=settings, evidence=evidence_of_settings(settings), named={"nvlink": nvlink})
     elif levels and len(slow) < len(local) and not facts.with_event(P2pRefused):  # other pairs of the machine use P2P
-        shown = evidence_of_settings(levels)
-        yield found.with_fields(settings=levels, evidence=shown, named={"limit": True})
+        yield found.with_fields(settings=levels, evidence=evidence_of_settings(levels), named={"limit": True})
     elif settings and not local and not facts.has_no_pairs() and not (facts.platform and facts.platform.p2p is False):
         yield Hit(settings=settings)
 
@@ -77,18 +73,10 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
     if refused and (slow or not local) and not disabling_settings(facts):
         allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
         poor = all(can is False for can in allowed)
-        yield Hit(
-            named={
-                "refused": refused,
-                "reasons": [getattr(notice.event, "reason", "") for notice in refused],
-                "poor": poor,
-                "doubtful": not slow or not (poor or any(allowed)),
-            },
-            ranks=slow.ends() or ranks_in(refused),
-            hosts=hosts_in(refused),
-            evidence=[*refused[:3], *slow.first_lines()[:2]],
-            paths=slow,
-        )
+        named = {"refused": refused, "poor": poor, "doubtful": not slow or not (poor or any(allowed))}
+        named |= {"reasons": [getattr(notice.event, "reason", "") for notice in refused]}
+        lines = [*first_evidence(refused[:3]), *slow.first_lines()[:2]]
+        yield Hit([], named, slow.ends() or ranks_in(refused), hosts_in(refused), lines, slow)
 
 
 _RCCL_WARNS = {
@@ -120,20 +108,11 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
     fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
-    named |= {
-        "off": off,
-        "levels": levels,
-        "refused": refused,
-        "possible": possible,
-        "sure": possible and facts.hardware == "certain",
-        "from a list": possible,
-        "fabric": fabric,
-        **{_RCCL_WARNS[notice.production]: True for notice in warned},
-        "unmeasured": fast is None,
-        "unknown": fast is impact.P2P,
-        "fast": fast,
-        "less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else "",
-    }
+    named |= {"off": off, "levels": levels, "refused": refused, "possible": possible, "from a list": possible}
+    named |= {"sure": possible and facts.hardware == "certain", "fabric": fabric, "fast": fast}
+    named |= {"unmeasured": fast is None, "unknown": fast is impact.P2P}
+    named |= {"less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else ""}
+    named |= {_RCCL_WARNS[notice.production]: True for notice in warned}
     yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
     if not possible and not fabric and not off:
         yield Hit(named={"question": True})
@@ -233,12 +212,8 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
         "usual": _should_have_it(facts, paths),
     }
     named["sure"] = named["capable"] or refused or off or (weak and over_tcp) or named["usual"]
-    lines: list[Evidence | Notice | Setting] = [
-        *(off or _limiting(facts, paths)),
-        *paths.first_lines()[:3],
-        *reasons[:2],
-    ]
-    return Hit([], named, paths.ends(), paths.hosts(), lines, paths, settings=off)
+    limits, shown = off or _limiting(facts, paths), paths.first_lines()[:3]
+    return Hit([], named, paths.ends(), paths.hosts(), [*limits, *shown, *reasons[:2]], paths, settings=off)
 
 
 def _find_signs(facts: Facts) -> Iterator[Hit]:
@@ -333,27 +308,15 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
     has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
     is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
-    yield Hit(
-        named={
-            "whole": whole,
-            "lacking": ranks,
-            "senders": only_senders,
-            "side": hosts,
-            "off": read_off,
-            "normal": only_senders and not (read_off or reasons or is_capable),
-            "daemon": networks.google_daemon(paths),
-            "distance": networks.distance_in_words(far, facts) if far else "",
-            "reason": reasons[0].message if reasons else "",
-        },
-        ranks=ranks or paths.ends(),
-        hosts=hosts,
-        evidence=[
-            *paths.first_lines()[:1],
-            *islice((line for side, some in at.items() for line in some.end_lines(side)), 2),
-            *reasons[:2],
-        ],
-        paths=paths,
-    )
+    named = {"whole": whole, "lacking": ranks, "senders": only_senders, "side": hosts, "off": read_off}
+    named |= {"normal": only_senders and not (read_off or reasons or is_capable)}
+    named |= {
+        "distance": networks.distance_in_words(far, facts) if far else "",
+        "daemon": networks.google_daemon(paths),
+    }
+    named |= {"reason": reasons[0].message if reasons else ""}
+    own = islice((line for side, some in at.items() for line in some.end_lines(side)), 2)
+    yield Hit([], named, ranks or paths.ends(), hosts, [*paths.first_lines()[:1], *own, *reasons[:2]], paths)
 
 
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
@@ -402,18 +365,10 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     else:
         in_part = [setting for setting in narrow if setting.ranks is not None]
         harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
-    named = {
-        "chosen": settings,
-        "shown": harmful or settings,
-        "narrow": narrow,
-        "unchecked": unchecked,
-        "harmful": harmful,
-        "LL alone": any(map(_leaves_only_ll, harmful)),
-        "ll": _OF_LL,
-        "own": _OF_ALL,
-        "required": is_required,
-        "perhaps required": is_perhaps_required,
-    }
+    named: dict[str, object] = {"chosen": settings, "narrow": narrow, "unchecked": unchecked}
+    named |= {"shown": harmful or settings}
+    named |= {"harmful": harmful, "LL alone": any(map(_leaves_only_ll, harmful)), "ll": _OF_LL, "own": _OF_ALL}
+    named |= {"required": is_required, "perhaps required": is_perhaps_required}
     return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
 
 
@@ -561,13 +516,10 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(failed, {"refused": not stated, "asked": asked})
     elif service:
         yield Hit(service, {"service": True})
-    elif unready := domains and [
-        line
-        for line in facts.notices("nccl/mnnvl-fabric")
-        if value(line, "state") in (1, 2)  # not started, in progress
-    ]:
-        named = {"unready": {host for line in unready for host in line.hosts}, "state": value(unready[0], "state")}
-        yield Hit(unready, named)
+    elif unready := [one for one in facts.notices("nccl/mnnvl-fabric") if domains and value(one, "state") in (1, 2)]:
+        yield Hit(
+            unready, {"unready": hosts_in(unready), "state": value(unready[0], "state")}
+        )  # not begun, in progress
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
         named = {"slow": True, "off": off, "nvlink": impact.NVLINK[5], "refused": True}
@@ -585,16 +537,12 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
     failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
     given_up = facts.notices("nccl/nvls-bind-given-up")
     if notices := [*failed, *given_up]:
-        beside = {rank for host in facts.job.hosts if ranks_in(given_up) & {*host.ranks} for rank in host.ranks}
-        others = beside.intersection(facts.job.ranks_seen)
-        yield Hit(
-            notices,
-            {
-                "first_line": notices[0].message.splitlines()[0],
-                "out of memory": {value(notice, "code") for notice in notices} == {cuda.OUT_OF_MEMORY},
-                "alone": set() if failed else others - ranks_in(given_up),
-            },
-        )
+        without = ranks_in(given_up)
+        beside = {rank for host in facts.job.hosts if without & {*host.ranks} for rank in host.ranks}
+        alone = set() if failed else beside.intersection(facts.job.ranks_seen) - without
+        full = {value(notice, "code") for notice in notices} == {cuda.OUT_OF_MEMORY}
+        first = notices[0].message.splitlines()[0]
+        yield Hit(notices, {"first_line": first, "out of memory": full, "alone": alone})
     elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
         bound = facts.notices("nccl/nvls-bind")
         if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:

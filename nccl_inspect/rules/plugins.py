@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
-from nccl_inspect.event import types as events
-from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
+from nccl_inspect.event.types import ErrorCascade, NetDevices, OfiPlatform, OfiProvider
 from nccl_inspect.judging import exceptions, networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
 
 
+_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
 
@@ -72,13 +71,9 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         "unsought": not verbs and not facts.notices("nccl/net-ib-none") and _is_not_sought(facts),
     }
     if signs and not google:
-        named |= {
-            "slingshot": True,
-            "other provider": networks.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
-            "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
-            or facts.with_role("no-provider"),
-            "tried": networks.ofi_lines(facts),
-        }
+        named |= {"slingshot": True, "tried": networks.ofi_lines(facts)}
+        named |= {"other provider": networks.over_tcp_provider(facts) or facts.with_event(OfiProvider)}
+        named |= {"without provider": facts.notices(_SEARCH_FAILED) or facts.with_role("no-provider")}
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
         yield Hit(
@@ -99,7 +94,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
 
 def _is_not_sought(facts: Facts) -> bool:
     """Return whether NCCL lists its sockets without a search for NICs, which comes first (src/plugin/net.cc)."""
-    sockets = facts.with_event(events.NetDevices, lambda event: event.net == "Socket")
+    sockets = facts.with_event(NetDevices, lambda event: event.net == "Socket")
     if not sockets or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False
     searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
@@ -147,13 +142,8 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
     if short:
         gpus, nics, _ = short[0]
         notices, expected = [notice for _, _, notice in short], _share(machine, gpus)
-        named = {
-            "nics": nics,
-            "expected": expected,
-            "share": f"{nics}/{expected}",
-            "gpus": gpus,
-            "severe": expected >= 4 * nics,
-        }
+        named = {"nics": nics, "expected": expected, "share": f"{nics}/{expected}", "gpus": gpus}
+        named |= {"severe": expected >= 4 * nics}
         yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
 
 
@@ -169,20 +159,17 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     """
     if networks.slingshot_signs(facts):
         return
-    searched, missing = facts.notices("aws-ofi-nccl/ofi-no-eligible-providers"), facts.with_role("searches-failed")
+    searched, missing = facts.notices(_SEARCH_FAILED), facts.with_role("searches-failed")
     failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
     providers, net = facts.with_event(OfiProvider), facts.paths(transport="NET")
     if not (missing or (searched and failed)):
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
             yield Hit(named={"open": True})
         return
-    served = {rank for notice in providers for rank in notice.ranks}
-    hosts = {host for notice in providers for host in notice.hosts}
-    unserved = [
-        n
-        for n in (*searched, *missing)
-        if not providers or (n.ranks and set(n.ranks) - served) or (not n.ranks and set(n.hosts) - hosts)
-    ]
+    served, hosts = {rank for notice in providers for rank in notice.ranks}, hosts_in(providers)
+    unserved = [*searched, *missing]
+    if providers:
+        unserved = [n for n in unserved if (set(n.ranks) - served if n.ranks else set(n.hosts) - hosts)]
     if not unserved:
         return
     silent = not facts.job.paths and _is_last(facts, unserved)
@@ -190,13 +177,12 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     # Without hosts that communicate over another network, the machine may not have EFA: other images have the plugin.
     on_efa = facts.platform is not None and facts.platform.network == "efa"
     elsewhere = facts.with_event(OfiPlatform, lambda event: event.platform == "Default")  # not a machine of AWS
-    named = {
+    named: dict[str, object] = {
         "silent": silent,
         "stopped": stopped,
         "needed": stopped or on_efa or net or facts.job.failed,
-        "FI_PROVIDER": facts.settings("FI_PROVIDER"),
-        "elsewhere": [] if on_efa else elsewhere,
     }
+    named |= {"FI_PROVIDER": facts.settings("FI_PROVIDER"), "elsewhere": [] if on_efa else elsewhere}
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
     yield Hit(unserved, named, ranks=ranks, evidence=[*unserved[:3], *failed[:2]])
 
@@ -204,14 +190,10 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
 def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
     """Return whether the processes that found no provider print nothing after the failure of the plugin."""
     who = {process for notice in unserved for process in notice.processes}
-    last_lines: dict[Process, int] = {}
-    for notice in (*unserved, *facts.plugin("NET", "failed"), *facts.with_event(ErrorCascade)):
-        for process, last in zip(notice.processes, notice.until, strict=True):
-            last_lines[process] = max(last, last_lines.get(process, 0))
-    return all(last.order <= last_lines.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
-
-
-_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
+    failures = (*unserved, *facts.plugin("NET", "failed"), *facts.with_event(ErrorCascade))
+    pairs = [pair for notice in failures for pair in zip(notice.processes, notice.until, strict=True)]
+    lasts = dict(sorted(pairs, key=itemgetter(1)))
+    return all(last.order <= lasts.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
 
 
 def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
@@ -298,22 +280,12 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
         where = {str(value(notice, "host")) for notice in gone if value(notice, "host")} or hosts_in(gone)
         nanos = value(late[0], "nanos") if late else None
         texts = [message_of(notice) for notice in gone]
-        yield Hit(
-            notices,
-            {
-                "own": _text(own[0]) if own else "",
-                "gone": own or gone,
-                "where": sorted(where),
-                "late": _text(late[0]) if late else "",
-                "waiting": waiting,
-                "nanos": nanos and int(nanos) // 10**9,
-                "seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0),
-                "refused": any("111" in text or "refused" in text for text in texts) and not own,
-                "works": works and not ended,
-                "certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"),
-                "fatal": ended or (is_failure and not works),
-            },
-        )
+        named: dict[str, object] = {"own": _text(own[0]) if own else "", "gone": own or gone, "where": sorted(where)}
+        named |= {"late": _text(late[0]) if late else "", "waiting": waiting, "nanos": nanos and int(nanos) // 10**9}
+        named |= {"seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0)}
+        named |= {"refused": any("111" in text or "refused" in text for text in texts) and not own}
+        named |= {"certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"), "works": works and not ended}
+        yield Hit(notices, named | {"fatal": ended or (is_failure and not works)})
 
 
 def _is_timeout(notice: Notice) -> bool:
@@ -337,10 +309,8 @@ def _text(notice: Notice) -> str:
 def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
     peers = facts.errors_of_rule("tcpxo-version-mismatch")
-    failed, texts = (
-        facts.notices("tcpxo/fastrak-dxs-failed"),
-        ("Server version is unsupported", "kUnsupportedClientVersion"),
-    )
+    failed = facts.notices("tcpxo/fastrak-dxs-failed")
+    texts = ("Server version is unsupported", "kUnsupportedClientVersion")
     refused = [notice for notice in failed if any(text in message_of(notice) for text in texts)]
     loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
     releases = group_values((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
 from nccl_inspect.util import signals
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
 
 if TYPE_CHECKING:
@@ -150,13 +150,11 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
         if is_of_job or notice.production != _POD or ends.find_node(facts, notice) in facts.hosts()
     ]
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in ours)
-    return Hit(
-        named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
-        ranks=ranks | by_task,
-        hosts={end.node or end.host for end in gone} or {*map(partial(ends.find_node, facts), ours)} - {None},
-        evidence=check.first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
-        confidence="possible" if is_doubtful else "likely" if by_task else "certain",
-    )
+    named: dict[str, object] = {"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful}
+    hosts = {end.node or end.host for end in gone} or {ends.find_node(facts, notice) for notice in ours} - {None}
+    lines = check.first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes])
+    sure = "possible" if is_doubtful else "likely" if by_task else "certain"
+    return Hit([], named, ranks | by_task, hosts, lines, confidence=sure)
 
 
 _MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGKILL", "SIGBUS", "exception")}
@@ -195,37 +193,20 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
     ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided)
-    return Hit(
-        named={
-            "ended": ended,
-            "more": more,
-            "suspected": suspected,
-            "mute": suspected & without_output(facts),
-            "barrier": exceptions.absent_ranks(facts),
-            "own": {*first.ranks},
-            "begin": cite_line(first.begin.evidence[0]),
-            "cut off": first.trace and first.trace.is_cut_off,
-            "place": cite_line(first.notice.evidence[0]),
-            "manner": "" if first.echo else manner,
-            **_name_cause(facts, first, message),
-            "gave up": first.echo,
-            "unordered": unordered,
-            "ends others": ends_others and not is_last_one,
-            "last": ends_others and is_last_one,
-            **_name_state(facts, first.notice.evidence),
-            "loader": first.is_loader,
-            "late": is_late,
-        },
-        # It may not be a rank, or only one that lost another.
-        ranks=suspected or ranks,
-        hosts={end.node or end.host for end in departed},
-        evidence=[
-            *check.first_evidence([first.trace.begin] if first.trace else []),
-            *([first.raised.line] if first.raised else []),
-            *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]]),
-        ],
-        confidence="possible" if is_late else "likely" if first.echo or is_doubtful else "certain",
-    )
+    named: dict[str, object] = {"ended": ended, "more": more, "suspected": suspected}
+    named |= {"barrier": exceptions.absent_ranks(facts), "own": {*first.ranks}, "unordered": unordered}
+    named |= {"mute": suspected & without_output(facts)}
+    named |= {"begin": cite_line(first.begin.evidence[0]), "place": cite_line(first.notice.evidence[0])}
+    named |= {"cut off": first.trace and first.trace.is_cut_off, "loader": first.is_loader, "gave up": first.echo}
+    named |= {"manner": "" if first.echo else manner, **_name_cause(facts, first, message)}
+    named |= {"ends others": ends_others and not is_last_one, "last": ends_others and is_last_one}
+    named |= {"late": is_late, **_name_state(facts, first.notice.evidence)}
+    raised = [*([first.trace.begin.evidence[0]] if first.trace else []), *([first.raised.line] if first.raised else [])]
+    lines = [*raised, *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]])]
+    # It may not be a rank, or only one that lost another.
+    at_fault, hosts = suspected or ranks, {end.node or end.host for end in departed}
+    sure = "possible" if is_late else "likely" if first.echo or is_doubtful else "certain"
+    return Hit([], named, at_fault, hosts, lines, confidence=sure)
 
 
 def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
@@ -245,28 +226,20 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         error = str(value(message, "error"))
         code = cuda.code_in(error)
         return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.knows(code, "kernel") else ""}
-    names = {
-        "SIGKILL": end.code == -signal.SIGKILL,
-        "training": end.report.process == "training",
-        "lost by Ray": end.manner == ends.LOST,
-        "crash": end.is_crash,
-        "SIGABRT": end.code == -signal.SIGABRT,
-        "waited": end.echo is not None and exceptions.WAITED in end.echo.text,
-        "lost another": end.echo is not None,
-    }
+    names = {"SIGKILL": end.code == -signal.SIGKILL, "training": end.report.process == "training"}
+    names |= {"lost by Ray": end.manner == ends.LOST, "crash": end.is_crash, "SIGABRT": end.code == -signal.SIGABRT}
+    if end.echo:
+        names |= {"waited": exceptions.WAITED in end.echo.text, "lost another": True}
     if why := next((name for name, holds in names.items() if holds), ""):
         return {"why": why}
     maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == ends.EXCEPTION else []
     if not maybe:
         return {"why": "unknown"}
     last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
-    return {
-        "why": "labelled" if last.rank is not None and end.ranks else "near",
-        "likely": last.text,
-        "line": cite_line(last.line),
-        "others": "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near",
-        "sole": len(maybe) == 1 and last.is_error,
-    }
+    why = "labelled" if last.rank is not None and end.ranks else "near"
+    others = "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near"
+    known: dict[str, object] = {"why": why, "likely": last.text, "line": cite_line(last.line), "others": others}
+    return {**known, "sole": len(maybe) == 1 and last.is_error}
 
 
 def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
@@ -307,39 +280,19 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
         device = f", GPU {devices.pop()}" if len(devices) == 1 and None not in devices else device
         process = f"{first.process.host}, pid {first.process.pid}{device}"
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
-    return Hit(
-        named={
-            "gone": gone if left.gone else "",
-            "aborted": left.has_aborted,
-            "left": left.has_left,
-            "barrier": exceptions.absent_ranks(facts),
-            "victims": victims,
-            "peers": list(silence.peers_lost(echoes)),
-            "absent": absent,
-            "possible": possible,
-            "candidates": ranges(left.candidates) if candidates else "",
-            "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
-            "process": process,
-            "line": first.line if first else "",
-            "lost": True,
-            "unsure": not sure,
-            "over": facts.is_over(),
-            "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
-            "few": 1 < len(candidates) < world,
-            "whole": is_whole,
-            "many": len(left.gone) > 1,
-            "possible here": possible and not possible.isdisjoint(seen),
-            "unanswered": all(any(words in notice.message for words in silence.UNANSWERED) for notice in echoes),
-            "echo of one here": possible and possible <= seen,
-        },
-        ranks=gone or absent or possible or victims,
-        hosts={last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
-        evidence=[
-            *check.first_evidence(echoes)[:_MOST_SHOWN],
-            *(last.evidence for last in left.gone[:1] if last.evidence),
-        ],
-        confidence="likely" if sure else "possible",
-    )
+    is_unanswered = all(any(words in notice.message for words in silence.UNANSWERED) for notice in echoes)
+    loss: dict[str, object] = {"lost": True, "unsure": not sure, "over": facts.is_over(), "aborted": left.has_aborted}
+    loss |= {"gone": gone if left.gone else "", "many": len(left.gone) > 1, "left": left.has_left}
+    loss |= {"barrier": exceptions.absent_ranks(facts), "victims": victims, "peers": list(silence.peers_lost(echoes))}
+    loss |= {"absent": absent, "possible": possible, "candidates": ranges(left.candidates) if candidates else ""}
+    loss |= {"home": "host {}, local rank {}".format(*homes[0]) if homes else "", "process": process}
+    loss |= {"line": first.line if first else "", "unanswered": is_unanswered, "whole": is_whole}
+    loss |= {"elsewhere": bool(candidates) and seen.isdisjoint(candidates), "few": 1 < len(candidates) < world}
+    loss |= {"possible here": possible & seen, "echo of one here": possible and possible <= seen}
+    hosts = {last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes)
+    shown = [*check.first_evidence(echoes)[:_MOST_SHOWN], *(one.evidence for one in left.gone[:1] if one.evidence)]
+    ranks = gone or absent or possible or victims
+    return Hit([], loss, ranks, hosts, shown, confidence="likely" if sure else "possible")
 
 
 _OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
@@ -386,21 +339,10 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {
-        "doubtful": is_doubtful,
-        "unsure": is_doubtful or known["some"],
-        "time limit": reason == job_failure.TIME_LIMIT,
-        "preempt": reason == job_failure.PREEMPTED,
-        "requeue": reason == job_failure.REQUEUED,
-        "node failure": reason == job_failure.NODE_FAILURE,
-    }
+    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"]}
     nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
-    yield Hit(
-        notices,
-        named=known | {"reason": reason or "", "signal": _signal_words(notices), "nodes": nodes},
-        hosts=sorted(nodes) or None,
-        explains=effects,
-    )
+    named = {**known, "reason": reason or "", "signal": _signal_words(notices), "nodes": nodes}
+    yield Hit(notices, named, hosts=sorted(nodes) or None, explains=effects)
 
 
 def tell_ended_from_outside(facts: Facts, account: Account) -> Hit:
@@ -441,21 +383,16 @@ def slurm_ended_job(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
             explained = by_time if state in _OVERTIME else fatal
             if state not in _FAILED_STATES or (hosts and job.nodes and hosts.isdisjoint(job.nodes)) or not explained:
                 continue
-            by_line = {line: [key for key in job.lines if job.lines[key] == line] for line in job.lines.values()}
-            yield Hit(
-                named={
-                    "number": job.number,
-                    "state": state,
-                    "limit": values.get("TimeLimit") if state in _OVERTIME else "",
-                    "reason": values.get("Reason", "None"),
-                    "code": values.get("ExitCode", "?"),
-                },
-                evidence=[
-                    Evidence(output.name, line, " ".join(f"{key}={values[key]}" for key in by_line[line]))
-                    for line in (job.lines[key] for key in _SHOWN_KEYS if key in values)
-                ],
-                effects=explained,
-            )
+            by_line = group_values((line, f"{key}={values[key]}") for key, line in job.lines.items())
+            named: dict[str, object] = {
+                "number": job.number,
+                "state": state,
+                "limit": state in _OVERTIME and values.get("TimeLimit"),
+            }
+            named |= {"reason": values.get("Reason", "None"), "code": values.get("ExitCode", "?")}
+            shown = (job.lines[key] for key in _SHOWN_KEYS if key in values)
+            lines = [Evidence(output.name, line, " ".join(by_line[line])) for line in shown]
+            yield Hit([], named, evidence=lines, effects=explained)
             return
 
 
@@ -491,26 +428,17 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     size = re.fullmatch(r"(\d{1,11})(\D*)", first.container.resources.get("memory") or "")
     more = {"memory": f"{2 * int(size[1])}{size[2]}" if size else "<more>"}
     limit = workloads.steps(first, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
-    yield Hit(
-        named={
-            "pods": list_words((case.pod.label for case, _ in deaths), limit=3),
-            "gone": gone,
-            "reason": ended.reason,
-            "code": "" if is_memory else ended.code,
-            "signal": "" if has_reason else ended.code,
-            "limit": list(limit),
-            "pod": pod.name,
-            "own": workloads.namespace_option(pod.namespace),
-            "node": "" if is_container else pod.node,
-            "container": is_container,
-            "memory": is_memory,
-        },
-        evidence=[Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths],
-        confidence="certain" if has_reason and agrees and (is_current or dead & named) else "likely",
-        ranks=gone,
-        effects=faults,
-        cases=[case for case, _ in deaths],
-    )
+    known: dict[str, object] = {
+        "pods": list_words((case.pod.label for case, _ in deaths), limit=3),
+        "gone": gone,
+        "reason": ended.reason,
+    }
+    known |= {"code": "" if is_memory else ended.code, "signal": "" if has_reason else ended.code, "limit": list(limit)}
+    known |= {"pod": pod.name, "own": workloads.namespace_option(pod.namespace), "memory": is_memory}
+    known |= {"node": "" if is_container else pod.node, "container": is_container}
+    shown = [Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths]
+    sure = "certain" if has_reason and agrees and (is_current or dead & named) else "likely"
+    yield Hit([], known, gone, None, shown, confidence=sure, effects=faults, cases=[case for case, _ in deaths])
 
 
 def _deaths(facts: Facts) -> list[tuple[Case, Ended]]:

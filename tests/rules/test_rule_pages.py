@@ -88,7 +88,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         return
     check = re.search(r"^check: (\w+)", declared, re.MULTILINE)
     module = MODULES.get(check[1] if check else name, "")
-    found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', module)}
+    found_out = {text or key for text, key in re.findall(r'"([^"\n]*)"|\b(\w+)=', module)}
     block = f"{declared}\n{said}"
     found_out |= {*re.findall(r"^(?:beside|known): (\w[\w ]*) = ", block, re.MULTILINE)}
     conditions = re.findall(r"^(?:(?:when|unless|except): ([^#\n]*)|\w+ if (.+?): )", block, re.MULTILINE)
