@@ -334,7 +334,7 @@ def outlasts(facts: Facts, line: Evidence) -> bool:
 
 
 def is_given_up_below(facts: Facts, line: Evidence) -> bool:
-    """Return whether all communicators were aborted, the next right below an exception, as by a process that it ends."""
+    """Return whether all communicators were aborted, one right below an exception, as by a process that it ends."""
     lasts = [last.order for last in facts.job.last_lines if last.source == line.source and last.order > line.order]
     is_aborted = all(comm.state == "aborted" for comm in usage.used_communicators(facts.job))
     return facts.is_over() and is_aborted and min(lasts, default=line.order + _NEAR + 1) - line.order <= _NEAR

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import Event, is_named
-from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
+from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices, OfiPlatform
 from nccl_inspect.judging import at_end, life
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
@@ -90,7 +90,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     last = [] if len(job.paths) else [one.evidence for one in job.last_lines]
     is_info = any(line is None or " NCCL INFO " in line.text for line in last)  # lines without information are not kept
     files = [source.name for source in job.sources if not source.name.startswith("<")]
-    beginning: tuple[type[Event], ...] = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
+    beginning: tuple[type[Event], ...] = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices, OfiPlatform)
     if len(job.paths) and job.excerpt:
         yield Hit(named={"excerpt": True})
     elif len(job.paths):
