@@ -592,7 +592,8 @@ def has_ended(facts: Facts, notice: Notice) -> bool:
     """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice):
         return False
-    return is_proved(facts, notice) or is_last(facts, notice.evidence[-1])
+    here = notice.evidence[-1]
+    return is_proved(facts, notice) or is_last(facts, here) or exceptions.is_given_up_below(facts, here)
 
 
 def is_finished(facts: Facts, notices: Iterable[Notice]) -> bool:

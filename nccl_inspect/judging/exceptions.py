@@ -12,6 +12,7 @@ from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_be
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
@@ -187,7 +188,7 @@ def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
     other output does.
     """
     here = notice.evidence[-1]
-    if is_over_below(facts, here) or came_up_below(facts, notice):
+    if outlasts(facts, here) or came_up_below(facts, notice):
         return True
     if rank is not None and any(
         comm.state == "aborted" and rank in global_ranks(comm, comm.ended) for comm in facts.job.communicators
@@ -316,7 +317,7 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
     """
     if fatal := exceptions_of(facts).fatal:
         return id(notice) not in fatal
-    return (is_over_below(facts, notice.evidence[-1]) and not facts.job.failed) or came_up_below(facts, notice)
+    return (outlasts(facts, notice.evidence[-1]) and not facts.job.failed) or came_up_below(facts, notice)
 
 
 def is_survived(facts: Facts, notice: Notice) -> bool:
@@ -330,6 +331,18 @@ def is_over_below(facts: Facts, line: Evidence) -> bool:
     """Return whether all communicators came to their end in order, and this line does not follow in the same source."""
     lasts = [last.order for last in facts.job.last_lines if last.source == line.source]
     return facts.is_over() and line.order < max(lasts, default=line.order + 1) and not is_of_another(facts, line)
+
+
+def outlasts(facts: Facts, line: Evidence) -> bool:
+    """Return whether the job came to its end in order below an exception, which did not end it."""
+    return is_over_below(facts, line) and not is_given_up_below(facts, line)
+
+
+def is_given_up_below(facts: Facts, line: Evidence) -> bool:
+    """Return whether all communicators were aborted, one right below an exception, as by a process that it ends."""
+    lasts = [last.order for last in facts.job.last_lines if last.source == line.source and last.order > line.order]
+    is_aborted = all(comm.state == "aborted" for comm in usage.used_communicators(facts.job))
+    return facts.is_over() and is_aborted and min(lasts, default=line.order + _NEAR + 1) - line.order <= _NEAR
 
 
 def is_of_another(facts: Facts, line: Evidence) -> bool:

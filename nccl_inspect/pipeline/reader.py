@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice, pairwise
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -190,7 +191,7 @@ def _count_steps(log: ProcessLog) -> tuple[int, int]:
         return 0, 0
     ends = [(log.first, log.opening.time), (log.last, log.closing.time)]
     marks = chain(ends, ((entry.place, entry.printed.time) for entry in (*log.steps, *log.notes.values())))
-    times = [moment(time) for _, time in sorted(islice(marks, _MAX_MARKS)) if time]
+    times = [moment(time) for _, time in sorted(islice(marks, _MAX_MARKS), key=itemgetter(0)) if time]
     steps = [
         after.seconds - before.seconds
         for before, after in pairwise(times)

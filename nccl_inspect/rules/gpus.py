@@ -266,7 +266,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     is_old = any(() < release < limit for release in releases)
     version = facts.notices("nccl/nccl-version")[:1]
     named = {
-        "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
+        "release": ", ".join(text for text in facts.job.nccl_versions if " " not in text.removesuffix(" (inferred)")),
         "gpu": ", ".join(sorted(gpus)),
         "needed": "; ".join(f"{words} {release}" for release, words, _ in generations),
         "likely": not refused,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
+from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices, OfiPlatform
 from nccl_inspect.judging import at_end, life
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
@@ -119,7 +119,8 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
 
 def _shows_beginning(facts: Facts) -> bool:
     return any(
-        isinstance(one.event, BootstrapInterface | CudaDriver | NcclVersion | NetDevices) for one in facts.job.notices
+        isinstance(one.event, BootstrapInterface | CudaDriver | NcclVersion | NetDevices, OfiPlatform)
+        for one in facts.job.notices
     )
 
 

@@ -201,6 +201,7 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     reasons, over_tcp = [*refused, *weak], networks.over_tcp_provider(facts)
     off = [] if over_tcp else networks.settings_without_gdr(facts)
     some, direct = paths.where(lambda kind: kind.gdr == "partial"), impact.network(facts.platform)
+    rails = len(facts.job.network.devices) if facts.job.network.name == "IB" else 0
     named = _steer(facts, paths, reasons) | {
         "partial": len(some),
         "only partial": len(some) == len(paths),
@@ -210,6 +211,7 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
         "reason": reasons[0].message if reasons else "",
         "capable": facts.platform and facts.platform.gdr,
         "usual": _should_have_it(facts, paths),
+        "rails": rails if rails >= _RAILS else 0,
     }
     named["sure"] = named["capable"] or refused or off or (weak and over_tcp) or named["usual"]
     limits, shown = off or _limiting(facts, paths), paths.first_lines()[:3]
@@ -413,6 +415,7 @@ def _has_enough(facts: Facts, comm: CommunicatorInfo) -> bool:
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and the limit that a program sets in ncclConfig_t."""
 _FEW, _USUAL = 4, 24  # NCCL's numbers over shared memory, and between GPUs on an NVSwitch: any number of A100 to H200
+_RAILS = 4  # this many cards for RDMA tell that a machine is built for traffic of GPUs
 _BOARD = 8  # this many GPUs that are all connected to each other have an NVSwitch
 _LINKS = 12  # links of an A100; a GPU with all its links to every other GPU is on an NVSwitch
 

@@ -128,14 +128,18 @@ def _came_up(facts: Facts) -> bool:
 
 
 def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
-    """Find hosts that communicate over EFA with fewer devices than their machine has for these GPUs."""
+    """Find hosts that communicate over EFA with fewer devices than their machine has for these GPUs.
+
+    Where the log ends before any connection, there is at least one GPU, and the devices may still be meant to be used.
+    """
     machine = facts.platform
     if machine is None or machine.network != "efa" or not (machine.nics and machine.gpus):
         return
     ranks = {host.name: len(host.ranks) for host in facts.job.hosts}
     short = []
-    for notice in facts.with_event(OfiProvider) if facts.inter_host_rdma_paths() else ():
-        gpus = min((ranks.get(host, 0) for host in notice.hosts), default=0)
+    is_open = not facts.job.paths and not networks.is_on_one_host(facts)
+    for notice in facts.with_event(OfiProvider) if is_open or facts.inter_host_rdma_paths() else ():
+        gpus = min((ranks.get(host, 0) for host in notice.hosts), default=0) or int(is_open)
         match notice.event:
             case OfiProvider(provider="efa", nics=int(nics)) if gpus and 0 < nics < _share(machine, gpus):
                 short.append((gpus, nics, notice))
@@ -143,7 +147,7 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
         gpus, nics, _ = short[0]
         notices, expected = [notice for _, _, notice in short], _share(machine, gpus)
         named = {"nics": nics, "expected": expected, "share": f"{nics}/{expected}", "gpus": gpus}
-        named |= {"severe": expected >= 4 * nics}
+        named |= {"severe": not is_open and expected >= 4 * nics, "open": is_open}
         yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
 
 

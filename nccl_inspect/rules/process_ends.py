@@ -122,7 +122,8 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
         ranks = set() if last.rank is None else {last.rank}
         is_below = facts.is_over() and not exceptions.is_over_below(facts, last.line)
         is_below = is_below and not facts.with_event(ProcessEnded)
-        if (is_used or is_below or (last.is_loss_of_peer and not comms)) and ends.is_last(facts, last.line):
+        is_at_end = (is_used or is_below or (last.is_loss_of_peer and not comms)) and ends.is_last(facts, last.line)
+        if is_at_end or exceptions.is_given_up_below(facts, last.line):
             named = {"loose": last.text, "labelled": ranks, "over": is_below}
             sure = "likely" if ranks else "possible"
             yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
