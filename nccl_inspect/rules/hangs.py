@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
 from nccl_inspect.judging import at_end, check, exceptions, watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
@@ -34,7 +35,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
     """Find world communicators that no rank completed: if any rank completed one, all had started it."""
     if facts.job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    idle = sum(not last.ranks for last in facts.job.last_lines)
+    idle = len(actors_of(facts).mute)
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes without a communicator yet may be the absent ranks
@@ -122,7 +123,7 @@ def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
     job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
     state = ""
-    if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
+    if not job.ended_by and len(never) <= len(actors_of(facts).mute):
         state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     return Hit(
         named=named

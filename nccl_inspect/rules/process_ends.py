@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, silence
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.ends import ProcessEnd
 from nccl_inspect.judging.evidence import kernel_log, workloads
@@ -294,7 +295,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
     possible = candidates if not left.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
-    known = at_end.homes(facts) if named.isdisjoint(seen) else {}
+    known = actors_of(facts).homes if named.isdisjoint(seen) else {}
     homes = [known[rank] for rank in named if rank in known]
     process = ""
     if first:  # its GPU by the index on the machine; else by that in the process, which may see only some

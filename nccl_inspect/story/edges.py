@@ -15,13 +15,13 @@ from functools import cmp_to_key
 from itertools import chain
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.util.records import Slotted
 from nccl_inspect.util.times import line_seconds
 

@@ -10,6 +10,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions, life
+from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.ends import (
     LOST,
     find_kills_of_all,
@@ -29,7 +30,6 @@ from nccl_inspect.judging.watchdog import waiting_ranks, waits
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
-from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.edges import Incident
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later

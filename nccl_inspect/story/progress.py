@@ -19,6 +19,7 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
+from nccl_inspect.judging.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.remedies import look_up
@@ -37,7 +38,6 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen
