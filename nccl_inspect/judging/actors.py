@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts, once, shares_ranks
 from nccl_inspect.judging.statements import find_rank, report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
@@ -91,14 +91,37 @@ class Actors:
         """Return the processes with a pid: several if hosts or containers count separately."""
         return self._by_pid.get(pid, []) if pid else []
 
+    def process_by_pid(self, pid: int | None) -> LastLine | None:
+        """Return the only process with a pid; None if there are several or none."""
+        found = self.lines_of(pid)
+        return found[0] if len(found) == 1 else None
+
     def actor_by_pid(self, pid: int | None) -> Actor | None:
         """Return the only actor with a pid; None if there are several or none."""
-        found = self.lines_of(pid)
-        return self.actor_by_process(found[0].process) if len(found) == 1 else None
+        last = self.process_by_pid(pid)
+        return self.actor_by_process(last.process) if last else None
 
-    def is_certain(self, process: Process) -> bool:
-        """Return whether a statement names the rank of a process; else it is only likely."""
-        return process in self._certain
+    def ranks_of(self, last: LastLine) -> list[int]:
+        """Return the ranks of a process: several of threads; those in a communicator if no others are known."""
+        rank = self._ranks.get(last.process)
+        if rank is not None and (self.world is None or not last.ranks):
+            return [rank]
+        return [] if shares_ranks(self._job) else last.ranks
+
+    def is_likely(self, process: Process) -> bool:
+        """Return whether the rank of a process is only likely: no statement names it."""
+        return process in self._ranks.keys() - self._certain
+
+    def find_certain(self, rank: int) -> tuple[str | None, int | None]:
+        """Return host and pid of a rank that is the only one of its process, where a statement says which that is."""
+        here = self._certain_by_rank.get(rank, [])
+        return here[0][:2] if len(here) == 1 else (None, None)
+
+    @cached_property
+    def _certain_by_rank(self) -> dict[int, list[Process]]:
+        sure = (last for last in self._job.last_lines if not self.is_likely(last.process))
+        own = ((self.ranks_of(last), last.process) for last in sure)
+        return group_values((ranks[0], process) for ranks, process in own if len(ranks) == 1)
 
     @cached_property
     def prefix_ranks(self) -> set[int]:

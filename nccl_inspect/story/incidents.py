@@ -269,11 +269,8 @@ class Collector:
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
                 continue  # it did not end when its launcher asked it to
-            actors: set[Actor] = set(end.ranks)
-            by_pid = self.actors.actor_by_pid(end.pid)
-            # Where the world is not known, NCCL's lines show ranks of communicators: a launcher's say more.
-            if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
-                actors = {by_pid}
+            process = self.actors.process_by_pid(end.pid)
+            actors: set[Actor] = {*end.ranks} or ({process.process} if process else set())
             if end.report.exception and not (actors or end.raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one
             # A launcher that spawned a process tells its exception after it ended the others.
