@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging.facts import Facts, once, shares_ranks
+from nccl_inspect.judging.facts import Facts, once, ranks_in, shares_ranks
 from nccl_inspect.judging.statements import find_rank, report_of
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word
@@ -61,7 +61,8 @@ class Actors:
             self._ranks = _number_by_hosts(self._ranks, job.last_lines)
         for process, rank in self._place_mute().items():
             self._ranks.setdefault(process, rank)
-        self._processes = {rank: process for process, rank in self._ranks.items()}
+        self._processes = {rank: last.process for last in job.last_lines if self.world for rank in last.ranks}
+        self._processes |= {rank: process for process, rank in self._ranks.items()}
 
     @property
     def known_ranks(self) -> set[int]:
@@ -140,6 +141,13 @@ class Actors:
             return rank
         match = _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
         return int(match[1]) if match else None
+
+    def ranks_in(self, notices: Iterable[Notice]) -> set[int]:
+        """Return the ranks that made a statement: as its lines name them, else those of its processes."""
+        ranks = set[int]()
+        for notice in notices:
+            ranks |= ranks_in([notice]) or {*ranks_among(map(self.actor_by_process, notice.processes))}
+        return ranks
 
     def find_process(self, actor: Actor) -> Process | None:
         """Return the process of an actor; None where the log has none."""

@@ -67,11 +67,6 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
         silenced = next(_find_silenced(facts), None)
         if silenced and set(silenced.ranks or ()) == ranks:
             return silenced
-        # NCCL's lines may only show ranks of communicators: the story knows those of the job.
-        here = [last for last in facts.job.last_lines if last.process.host in account.hosts]
-        is_same = silenced is not None and set(silenced.hosts or ()) == set(account.hosts) and len(here) == len(ranks)
-        if silenced and is_same and facts.job.rank_space != "global":
-            return silenced.with_fields(ranks=sorted(ranks), named={**silenced.named, "gone": ranks})
     elif own:
         return _find_departed(facts, own, []).with_fields(ranks=sorted(ranks))
     hit = check.tell_account(facts, account)
@@ -95,7 +90,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     if not notices:
         yield from _find_loose(facts)
         if not facts.is_over() and (aborted := silence.find_early_aborts(facts)):
-            ranks = {rank for last in aborted for rank in last.ranks}
+            ranks = {rank for last in aborted for rank in actors_of(facts).ranks_of(last)}
             lines = [line for last in aborted if (line := last.evidence)]
             yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
         return
@@ -291,7 +286,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     """Return the rank that went away without a report of its end, as closely as the log shows it."""
     seen, candidates = set(facts.job.ranks_seen), set(left.candidates)
     world, first = facts.job.world_size or 0, left.gone[0] if left.gone else None
-    gone = {rank for last in left.gone for rank in last.ranks}
+    gone = {rank for last in left.gone for rank in actors_of(facts).ranks_of(last)}
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
     possible = candidates if not left.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible

@@ -103,7 +103,7 @@ class Story:
         first = [one for one in own if is_alone or one.time == earliest]
         who = {actor for one in first for actor in self._who(one)}
         found = (self._actors.find_process(actor) for actor in sorted(who, key=str))
-        processes = [(process.host, process.pid) for process in found if process is not None]
+        processes = list(dict.fromkeys((process.host, process.pid) for process in found if process is not None))
         known = {rank for last in self._facts.job.last_lines if last.process in who for rank in last.ranks}
         line, notice = first[0].line, first[0].notice
         return FirstFailure(
