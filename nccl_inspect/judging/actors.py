@@ -17,9 +17,9 @@ from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging.facts import Facts, once, ranks_in, shares_ranks
 from nccl_inspect.judging.statements import find_rank, report_of
-from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word
 
@@ -50,10 +50,16 @@ class Actors:
         for last in job.last_lines if self.world is not None else ():
             if len(last.ranks) == 1:
                 self._ranks[last.process] = last.ranks[0]
-        for event in map(report_of, facts.with_event(ProcessEnded)):  # one report may have both pid and rank
-            found = self.lines_of(event.ended_pid)
-            if len(found) == 1 == len(event.ranks):
-                self._ranks.setdefault(found[0].process, event.ranks[0])
+        reports = map(report_of, facts.with_event(ProcessEnded))  # one may have both pid and rank
+        stated = group_sets((one.ended_pid or 0, one.ranks[0]) for one in reports if len(one.ranks) == 1)
+        self._stated = {pid: min(ranks) for pid, ranks in stated.items() if len(ranks) == 1}
+        """Ranks by pid, as reports and RAS state them; a pid with several ranks is that of several processes."""
+        for answer in contents_of(job.artifacts, "ras"):
+            if not 0 < answer.most < len(self.processes):  # else it was asked before the communicator of all was made
+                self._stated |= answer.ranks_by_pid()
+        for pid, rank in self._stated.items():
+            if found := self.process_by_pid(pid):
+                self._ranks.setdefault(found.process, rank)
         self._certain = set(self._ranks)
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
             self._ranks = _find_by_elimination(self._ranks, self.processes, job.communicators, self.world)
@@ -99,8 +105,15 @@ class Actors:
 
     def actor_by_pid(self, pid: int | None) -> Actor | None:
         """Return the only actor with a pid; None if there are several or none."""
-        last = self.process_by_pid(pid)
-        return self.actor_by_process(last.process) if last else None
+        if last := self.process_by_pid(pid):
+            return self.actor_by_process(last.process)
+        return None if pid in self._by_pid else self._stated.get(pid or -1)
+
+    @cached_property
+    def ranks_by_pid(self) -> dict[int, int]:
+        """Return the ranks of all pids that are known to be of one rank, whether or not its process has a line."""
+        actors = {pid: self.actor_by_pid(pid) for pid in {*self._stated, *self._by_pid}}
+        return {pid: actor for pid, actor in actors.items() if isinstance(actor, int)}
 
     def ranks_of(self, last: LastLine) -> list[int]:
         """Return the ranks of a process: several of threads; those in a communicator if no others are known."""
@@ -141,6 +154,11 @@ class Actors:
             return rank
         match = _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
         return int(match[1]) if match else None
+
+    @cached_property
+    def rank_at(self) -> dict[tuple[str, int], int]:
+        """Return the rank that each host has in each place of the order of its ranks, as helper threads name them."""
+        return {(host.name, at): rank for host in self._job.hosts for at, rank in enumerate(sorted(host.ranks))}
 
     def ranks_in(self, notices: Iterable[Notice]) -> set[int]:
         """Return the ranks that made a statement: as its lines name them, else those of its processes."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.actors import actors_of
+from nccl_inspect.judging.actors import actors_of, ranks_among
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
 from nccl_inspect.judging.remedies import look_up
@@ -182,7 +182,8 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
             if end.is_nameless and end.report.process == "any" and facts.is_over():
                 continue  # servers end their workers, too
             if place < len(ends):
-                ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
+                first = ends[place]
+                ends[place] = end if end.ranks and not first.ranks else first.with_fields(node=first.node or end.node)
             elif codes and end.is_vague and (end.code in codes or not (end.is_crash or end.code == -signal.SIGKILL)):
                 continue
             else:
@@ -296,7 +297,8 @@ def _find_end(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     """Return the end of the process with the pid of a report; its rank is that of the report if no other is known."""
     event, actors = report_of(notice), actors_of(facts)
     if (last := actors.process_by_pid(event.ended_pid)) is None:
-        return ProcessEnd([*event.ranks], None, event.ended_pid, code, notice)
+        ranks = [*event.ranks] or ranks_among(filter(None, [actors.actor_by_pid(event.ended_pid)]))
+        return ProcessEnd(ranks, None, event.ended_pid, code, notice)
     ranks, (host, pid, *_) = actors.ranks_of(last) or [*event.ranks], last.process
     return ProcessEnd(ranks, host, pid, code, notice, is_rank_likely=actors.is_likely(last.process))
 

@@ -751,9 +751,8 @@ def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
     elif hosts is None:
         hosts = hosts_in(notices) | (paths.hosts() if paths else set())
     if ranks is None:
-        ranks = actors_of(facts).ranks_in(notices) | (
-            facts.ranks_with(settings) if settings else paths.ends() if paths else set()
-        )
+        ranks = actors_of(facts).ranks_in(notices)
+        ranks |= facts.ranks_with(settings) if settings else paths.ends() if paths else set()
     shown = hit.evidence
     if shown is None:
         shown = [*first_evidence(notices), *evidence_of_settings(settings), *(paths.first_lines() if paths else ())]

@@ -14,7 +14,7 @@ from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, Notice, va
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
+from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
@@ -530,7 +530,7 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     if not differing:
         return
     whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
-    ranks, held, proved = ranks_by_pid(facts), watchdog.waiting(facts), watchdog.blocking_ranks(facts)
+    ranks, held, proved = actors_of(facts).ranks_by_pid, watchdog.waiting(facts), watchdog.blocking_ranks(facts)
     # All that are behind where each of them is ahead elsewhere.
     late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
@@ -587,7 +587,7 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
     if facts.is_over() or not lost:
         return
-    known = ranks_by_pid(facts)
+    known = actors_of(facts).ranks_by_pid
     newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
     ranks = {known[pid] for pid in newest if pid in known}
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
@@ -676,7 +676,7 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
 
 def _ranks_in_state(facts: Facts, states: Iterable[State]) -> set[int]:
     """Return the ranks of the job; those of the communicator if the process is not in the log."""
-    ranks = ranks_by_pid(facts)
+    ranks = actors_of(facts).ranks_by_pid
     return {ranks.get(member.pid or -1, member.rank) for state in states for member in state.members}
 
 

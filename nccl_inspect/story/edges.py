@@ -319,7 +319,10 @@ class Edges:
         self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]
     ) -> None:
         """Explain a signal: by what failed before it, else by ranks that waited before it."""
-        earlier = [one for one in causes if one is not signal and (one.is_report or before(one, signal) is not False)]
+        # A launcher ends the others before it reports why, and the time of that may be all that is known.
+        others = [one for one in causes if one is not signal]
+        late = [one for one in others if signal.is_launchers_signal and are_together(one, signal)]
+        earlier = [one for one in others if one.is_report or one in late or before(one, signal) is not False]
         why = earlier or [head for head in waiting if before(head, signal) is True]
         if why:
             signal.because.append(why[0])

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from nccl_inspect.event.base import NO_HOST, Process
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions, life
@@ -24,7 +24,7 @@ from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.silence import closed_by_others
+from nccl_inspect.judging.silence import closed_by_others, local_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, layer_of, report_of, states_layer, value
 from nccl_inspect.judging.watchdog import waiting_ranks, waits
 from nccl_inspect.model.evidence import Evidence, positions_in
@@ -199,7 +199,7 @@ class Collector:
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
         named = process.teller if named is None else named
-        if named is None and process.host and not process.host.startswith(NO_HOST):
+        if named is None and process.host and is_named(process.host):
             named = self.actors.actor_by_process(process)
         return frozenset() if named is None else frozenset((named,))
 
@@ -208,7 +208,7 @@ class Collector:
         named = dict(getattr(notice.event, "values", ()))
         ranks = [named.get("peer_rank"), named.get("peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
-            ranks += [self.facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts]
+            ranks += local_ranks(self.facts, notice)
         return frozenset(rank for rank in ranks if isinstance(rank, int))
 
     # Exceptions
@@ -307,6 +307,8 @@ class Collector:
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
+            if report_of(notice).ended_pid in signalled:
+                continue  # its launcher said before that it ended it
             agent = _AGENT.search(line.text)
             pid = value(notice, "pid") if "ends-worker" in notice.roles else None  # else that of the launcher
             if pid is not None:

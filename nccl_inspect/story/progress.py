@@ -20,7 +20,6 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
 from nccl_inspect.judging.actors import Actor, Actors, name_of, ranks_among
-from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import value
@@ -432,7 +431,7 @@ class Table:
     # Counts of RAS
 
     def _compare_counts(self, *, is_told: bool) -> Iterator[Incident]:
-        ranks = ranks_by_pid(self.facts)
+        ranks = self.actors.ranks_by_pid
         for answer in contents_of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
             if lost and not self.facts.is_over():

@@ -25,8 +25,10 @@ from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.judging.actors import Actors
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
+from nccl_inspect.judging.evidence.ras import who
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.fold import Burst
@@ -370,7 +372,7 @@ class Watch:
         if self._answer is None:
             return None
         found: ras.Answer = self._answer.value
-        ranks = ranks_of_pids(self.job, [found]) if self.job else found.ranks_by_pid()
+        ranks = found.ranks_by_pid() | (Actors(Facts(self.job)).ranks_by_pid if self.job else {})
         late = found.last_to_come()
         words: dict[str, str] = {}
         for mismatch in found.mismatches:
