@@ -45,10 +45,8 @@ def waiting_ranks(facts: Facts) -> Waiting | None:
     comm = next((comm for comm in comms if _is_open(facts, comm)), None)  # later ones wait for it
     stage, missing = _INITIALISATION, set[int]()
     if comm is not None:
-        begun, waiting = set(comm.started), set(comm.completed)
-        silent = begun - waiting if waiting else set()
-        missing = set() if waiting else set(range(comm.nranks)) - begun
-        waiting = waiting or begun
+        waiting = set(comm.completed or comm.started)
+        silent, missing = (comm.pending, set()) if comm.completed else (set(), comm.absent)
     else:
         unconnected = (comm for comm in comms if comm.unconnected and len(comm.completed) == comm.nranks)
         connecting = unconnected if connections_at_end(facts) else iter(())
@@ -112,7 +110,7 @@ def _is_damaged(job: Job) -> bool:
 
 def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
     """Return whether ranks began a communicator that they never completed, as far as the log shows."""
-    return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
+    return bool(comm.pending) and not (comm.ended or facts.paths_of(comm))
 
 
 def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
@@ -252,11 +250,11 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
 
     Ranks are those of the job, where the log shows all of these. A waiting rank got further than the one it waits for.
     """
-    everyone, done = set(range(comm.nranks)), " and connected" if comm.state == "connected" else ""
-    started, completed, connecting = set(comm.started), set(comm.completed), set(comm.unconnected)
+    done = " and connected" if comm.state == "connected" else ""
+    completed, connecting = set(comm.completed), set(comm.unconnected)
     steps = [
-        (everyone - started - completed, "never started (no Init START)"),
-        (started - completed, "started but did not finish the initialization"),
+        (comm.absent - completed, "never started (no Init START)"),
+        (comm.pending, "started but did not finish the initialization"),
         (completed - connecting if connecting else set[int](), "finished it but did not start to connect"),
         (connecting & completed, "started to connect, but no 'Connected all …' follows"),
         (completed if not connecting else set[int](), f"finished the initialization{done}"),

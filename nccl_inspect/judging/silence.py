@@ -113,7 +113,7 @@ def silence_of(facts: Facts) -> Silence:
     if ended or (len(left) == 1 and named.intersection(left[0].ranks)):
         return Silence(left, [])
     comms = facts.job.communicators
-    missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
+    missing = {rank for comm in comms for rank in global_ranks(comm, comm.absent)}
     gone = {rank for last in left for rank in last.ranks}
     is_host = len(facts.job.hosts) > 1 and any(set(host.ranks) == gone for host in facts.job.hosts)
     if (len(left) == 1 or is_host) and not missing:  # else the silence of another rank proves nothing

@@ -39,7 +39,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes without a communicator yet may be the absent ranks
-        absent, mute = set(range(comm.nranks)) - set(comm.started), silent_workers(facts)
+        absent, mute = comm.absent, silent_workers(facts)
         is_here = facts.job.rank_space == "global" and not global_ranks(comm, absent).isdisjoint(facts.job.ranks_seen)
         if is_here or facts.paths_of(comm):
             continue  # they have lines, in other communicators
@@ -84,7 +84,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
     if not comms:
         yield from _before_start(facts)
     for comm in comms:
-        waiting = set(comm.started) - set(comm.completed)
+        waiting = comm.pending
         if not waiting:
             continue
         ranks = global_ranks(comm, waiting)
@@ -94,7 +94,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
                 touching = paths.filter_values(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
-        absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
+        absent = set() if comm.completed else comm.absent
         named: dict[str, object] = {
             "comm": comm.id,
             "size": count(comm.nranks, "rank"),
@@ -121,7 +121,7 @@ def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
 
 
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
-    job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
+    job, never = facts.job, comm.absent
     state = ""
     if not job.ended_by and len(never) <= len(actors_of(facts).mute):
         state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
@@ -207,7 +207,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
                 "suspects": at_end.suspects(facts),
                 "clue": True,
             },
-            ranks=[rank for rank in comm.ranks if rank is not None],
+            ranks=comm.known_ranks,
             hosts=comm.hosts,
             evidence=cut,
             open_paths=job.paths,
@@ -233,7 +233,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
                 "no row": tables,
                 "gpudirect": any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
             },
-            ranks=odd or [rank for rank in comm.ranks if rank is not None],
+            ranks=odd or comm.known_ranks,
             hosts=comm.hosts,
             evidence=[*at_end.last_of(facts, comm), *ends[:2]],
             confidence="likely" if is_shown else "possible",
@@ -251,7 +251,7 @@ def _working_communicators(facts: Facts) -> list[CommunicatorInfo]:
 
 
 def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
+    return at_end.ranks_that_differ(facts) & comm.known_ranks
 
 
 def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:
@@ -309,7 +309,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
             "steps": list(ras.IN_STEP_FIX) if counts else "",
             "sure": stuck or tables or at_end.is_timed_out(silent),
         }
-        ranks = [rank for rank in comm.ranks if rank is not None]
+        ranks = comm.known_ranks
         lines = [*paths.first_lines()[:2], *check.first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
         yield Hit([], named, ranks, comm.hosts, lines)
 
@@ -733,7 +733,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     ranks = set(account.ranks) if account else watchdog.blocking_ranks(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
-    alone = global_ranks(comm, range(comm.nranks)) if comm and ranks and not account else set[int]()
+    alone = comm.known_ranks if comm and ranks and not account else set[int]()
     alone -= watchdog.waiting_ranks(facts) | {wait.rank for wait in everything if wait.rank is not None}
     others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
     labels = {name: name.partition("(")[2].rstrip(")") or name for name in others if name}
@@ -770,7 +770,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
 
 def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | None) -> dict[str, object]:
     """Return which ranks of the group did not time out, without a guess at one of them."""
-    members = global_ranks(comm, range(comm.nranks)) if comm else set[int]()
+    members = comm.known_ranks if comm else set[int]()
     if members and members == waiting:
         return {"all": True}
     if absent := members - waiting if waiting else None:

@@ -20,7 +20,7 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
 from nccl_inspect.judging.actors import Actor, Actors, name_of, ranks_among
-from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import value
 from nccl_inspect.judging.watchdog import (
@@ -247,7 +247,7 @@ class Table:
             text = f"all that wait to send or receive wait for {ranks_word(partners)}, or for ranks that do"
             return blame("never-called", partners, text, line)
         comm = communicator_of_wait(self.facts, self._waits) if waiting else None
-        absent = global_ranks(comm, range(comm.nranks)) - waiting - waiting_ranks(self.facts) if comm else set[int]()
+        absent = comm.known_ranks - waiting - waiting_ranks(self.facts) if comm else set[int]()
         group = self._waits[0].group
         absent -= {one.rank for one in statuses(self.facts) if one.group == group and one.enqueued is not None}
         if not absent or len(absent) > len(waiting):

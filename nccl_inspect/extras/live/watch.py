@@ -506,7 +506,7 @@ class Watch:
             return
         while self._next_warning <= seconds:
             self._next_warning *= 2
-        waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
+        waiting, missing = sorted(comm.pending), sorted(comm.absent)
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
         within, of = " (counted within it)", f" of communicator {comm.id}"
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
@@ -581,7 +581,7 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
-    return sorted(set(comm.started) - set(comm.completed))
+    return sorted(comm.pending)
 
 
 _STEPS: dict[type[events.Event], str] = {
