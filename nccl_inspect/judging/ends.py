@@ -472,8 +472,8 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     """Return the workers that ended a job whose launcher may start them anew, if it gave up for good."""
     actors = actors_of(facts)
     given_up = facts.with_event(ProcessEnded, lambda event: event.retries and event.process == "training")
-    by_driver = facts.with_event(ProcessEnded, lambda event: event.retries and event.reporter == "driver")
-    workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process != "training" and e.reporter != "driver")
+    by_driver = facts.with_event(ProcessEnded, lambda event: event.retries and event.process == "unknown")
+    workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process not in ("training", "unknown"))
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
     own = tasks if facts.job.spared else [task for task in tasks if actors.lines_of(report_of(task).ended_pid)]
@@ -557,8 +557,8 @@ def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]
 
 
 def silent_workers(facts: Facts) -> list[int]:
-    """Pids that torchrun ended and that printed no line of NCCL: workers that never got that far."""
-    ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
+    """Return the pids that a launcher ended and that printed no line of NCCL: workers that never got that far."""
+    ended = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
     return sorted(pid for pid in ended if pid is not None and pid not in actors_of(facts).pids)
 
 

@@ -334,7 +334,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     )
 
 
-_OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
+_OF_NOBODY = "torch/python-interrupted"
 
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
@@ -385,7 +385,8 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         "requeue": reason == job_failure.REQUEUED,
         "node failure": reason == job_failure.NODE_FAILURE,
     }
-    nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
+    lost = (one for one in facts.with_role("forced-end") if job_failure.reason(one.event) == job_failure.NODE_FAILURE)
+    nodes = {name for notice in lost for name in expand(str(value(notice, "nodes") or ""))} - {""}
     yield Hit(
         notices,
         named=known | {"reason": reason or "", "signal": _signal_words(notices), "nodes": nodes},
