@@ -66,7 +66,8 @@ class ProcessEnd(Frozen):
     def who(self) -> str:
         """Return the process in words."""
         report, pid = self.report, None if self.pid is None else f"pid {self.pid}"
-        who, worker = ranks_word(self.ranks) if self.ranks else "", value(self.notice, "worker")
+        is_named = self.ranks and not self.is_rank_likely  # else its host and pid say who it is for certain
+        who, worker = ranks_word(self.ranks) if is_named else "", value(self.notice, "worker")
         if self.is_undecided:
             who = "a rank"
         elif report.process == "spawned":
@@ -135,8 +136,8 @@ class ProcessEnd(Frozen):
     @property
     def is_rank_unconfirmed(self) -> bool:
         """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
-        if self.is_rank_likely or (self.report.process == "any" and self.ranks and self.host is None):
-            return True  # by elimination, or by the name of a worker
+        if self.report.process == "any" and self.ranks and self.host is None:
+            return True  # by the name of a worker
         is_unconfirmed = self.report.order == "any" and self.raised is None and self.manner != LOST
         return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
 
