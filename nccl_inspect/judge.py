@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end, culprits, life, machine_type, places, remedies, watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -104,7 +105,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     unexplained = _find_unexplained(facts, returned)
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
     is_dead = not life.successes(facts) and (job.failed or bool(story.deadly))
-    likely, waiting = at_end.likely_ranks(facts), at_end.waiting_ranks(facts)
+    waiting, actors = at_end.waiting_ranks(facts), actors_of(facts)
 
     job.rules, job.left_out, job.findings, job.suppressed = sorted(wanted), left_out, findings, suppressed
     job.not_judged, job.unexplained, job.paths, job.withheld = not_judged, unexplained, paths, withheld
@@ -117,8 +118,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         findings[number] = one.with_fields(action=action)
     job.story = story.entries({finding.rule for finding in findings})
     job.first_failure = story.first_failure() if has_failed else None
-    for position, rank in likely.items():
-        job.last_lines[position].likely_rank = rank
+    for last in actors.mute if actors.world else ():
+        actor = actors.actor_by_process(last.process)
+        last.likely_rank = actor if isinstance(actor, int) else None
 
 
 def _names_fault(story: Story, finding: Finding) -> bool:

@@ -98,7 +98,8 @@ class Answer(Record):
     pids: set[int] = field(default_factory=set)  # all processes that it names
     members: dict[str, list[Member]] = field(default_factory=dict)
     """The ranks of each communicator that it names with their processes."""
-    whole: list[str] = field(default_factory=list)  # the communicators of all processes
+    whole: list[str] = field(default_factory=list)  # the communicators of all processes that it knew
+    most: int = 0  # the ranks of these; 0 if the answer does not say
 
     def identity(self) -> Identity:
         """Return what identifies its job."""
@@ -209,8 +210,8 @@ def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
                 answer.lost.append(Lost(member.host, member.pid, comm_id, member.rank, is_dead))
         if len(by_status) > 1:
             answer.states += [State(comm_id, what, 1, some, len(some)) for what, some in by_status.items()]
-    most = max(answer.sizes.values(), default=0)
-    answer.whole = [comm_id for comm_id, size in answer.sizes.items() if size == most >= len(answer.pids)]
+    answer.most = max(answer.sizes.values(), default=0)
+    answer.whole = [comm_id for comm_id, size in answer.sizes.items() if size == answer.most >= len(answer.pids)]
     return answer
 
 
@@ -285,8 +286,8 @@ def _name_members(answer: Answer, text: str, group_of: Mapping[str, str]) -> Non
             answer.members.setdefault(missing.comm_id, []).append(Member(missing.rank, missing.host, missing.pid))
     # By the table of groups; without one that which is the only one.
     sizes = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
-    most = max(sizes.values(), default=0)
-    whole = [comm_id for comm_id, group in group_of.items() if sizes.get(group) == most >= len(answer.pids)]
+    answer.most = max(sizes.values(), default=0)
+    whole = [comm_id for comm_id, group in group_of.items() if sizes.get(group) == answer.most >= len(answer.pids)]
     answer.whole = whole if sizes else list(group_of) if len(group_of) == 1 else []
 
 

@@ -37,7 +37,8 @@ class ProcessEnded(Notice):
     ``any``: each that ended with an error is named, also those that only lost another one."""
     process: str = "rank"
     """``rank``; ``any`` (it may be no rank), ``loader`` (of data, for a rank), ``task`` (of Slurm), ``spawned`` (by
-    torch.multiprocessing), ``command`` (a launcher or a script, as a whole) or ``training`` (all of it)."""
+    torch.multiprocessing), ``command`` (a launcher or a script, as a whole), ``training`` (all of it) or ``unknown``
+    (who reports it knows only that one ended)."""
     ranks: tuple[int, ...] = ()
     """Of the job."""
     node: str | None = None

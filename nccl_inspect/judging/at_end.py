@@ -7,12 +7,11 @@ then. Second, time: a watcher of the log, or timestamps that show a rank silent 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import methodcaller
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.base import is_named
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
 from nccl_inspect.judging.life import last_signs, successes, worked_last
@@ -23,7 +22,6 @@ from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
-from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import count, is_or_are, list_words, ranks_word
@@ -47,10 +45,8 @@ def waiting_ranks(facts: Facts) -> Waiting | None:
     comm = next((comm for comm in comms if _is_open(facts, comm)), None)  # later ones wait for it
     stage, missing = _INITIALISATION, set[int]()
     if comm is not None:
-        begun, waiting = set(comm.started), set(comm.completed)
-        silent = begun - waiting if waiting else set()
-        missing = set() if waiting else set(range(comm.nranks)) - begun
-        waiting = waiting or begun
+        waiting = set(comm.completed or comm.started)
+        silent, missing = (comm.pending, set()) if comm.completed else (set(), comm.absent)
     else:
         unconnected = (comm for comm in comms if comm.unconnected and len(comm.completed) == comm.nranks)
         connecting = unconnected if connections_at_end(facts) else iter(())
@@ -114,7 +110,7 @@ def _is_damaged(job: Job) -> bool:
 
 def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
     """Return whether ranks began a communicator that they never completed, as far as the log shows."""
-    return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
+    return bool(comm.pending) and not (comm.ended or facts.paths_of(comm))
 
 
 def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
@@ -133,7 +129,7 @@ def evidence(facts: Facts) -> list[Evidence]:
     wait = waiting_ranks(facts)
     if wait is None:
         return []
-    silent = [last.evidence for last in [*_lines_of(facts, wait.silent), *idle_processes(facts)] if last.evidence]
+    silent = [last.evidence for last in [*_lines_of(facts, wait.silent), *actors_of(facts).mute] if last.evidence]
     waiting = [last.evidence for last in _lines_of(facts, wait.waiting) if last.evidence]
     return [*silent[:2], *waiting[:1], *waiting[-1:]] if silent else [*waiting[:2], *waiting[2:][-1:]]
 
@@ -151,24 +147,19 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
     return [last.evidence for last in shown if last.evidence]
 
 
-def idle_processes(facts: Facts) -> list[LastLine]:
-    """Return processes that started no communicator: their ranks, if any, are unknown."""
-    return [last for last in facts.job.last_lines if not last.ranks]
-
-
 def _never_came(facts: Facts, wait: Waiting) -> bool:
     """Return whether some ranks have no line at all, and all others are where NCCL waits for every rank.
 
     If whole hosts are missing, it may be only their logs: then most of the job must be present.
     """
     comm = next(comm for comm in facts.job.communicators if comm.id == wait.communicator)
-    if not wait.missing or wait.stage != _INITIALISATION or comm.parent is not None or idle_processes(facts):
+    if not wait.missing or wait.stage != _INITIALISATION or comm.parent is not None or actors_of(facts).mute:
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, wait.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
     if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not shows_beginning(facts, comm):
         return False
-    if homes(facts).keys() >= set(wait.missing):
+    if actors_of(facts).homes.keys() >= set(wait.missing):
         return True
     unseen = comm.nranks - len(comm.started)
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
@@ -182,9 +173,9 @@ def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
 
 def _lags(facts: Facts, wait: Waiting) -> bool:
     """Return whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
-    behind = [*_lines_of(facts, wait.silent), *(idle_processes(facts) if wait.missing else ())]
+    behind = [*_lines_of(facts, wait.silent), *(actors_of(facts).mute if wait.missing else ())]
     times = [moment(last.time) for last in (*behind, *_lines_of(facts, wait.waiting))]
-    if not behind or len(wait.missing) > len(idle_processes(facts)) or not are_in_order(*times):
+    if not behind or len(wait.missing) > len(actors_of(facts).mute) or not are_in_order(*times):
         return False
     seconds = [time.seconds for time in times if time]
     return max(seconds[len(behind) :], default=0.0) - max(seconds[: len(behind)]) >= _LONG
@@ -194,7 +185,7 @@ def describe(facts: Facts) -> str:
     """Return a sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = waiting_ranks(facts)
     assert wait is not None
-    late, mute, probably = wait.missing or wait.silent, idle_processes(facts), ""
+    late, mute, probably = wait.missing or wait.silent, actors_of(facts).mute, ""
     if len(mute) == len(wait.missing):  # these are likely the same
         names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
         more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
@@ -228,8 +219,8 @@ def where_missing(facts: Facts) -> str:
 
     Empty if the order does not show it.
     """
-    wait = waiting_ranks(facts)
-    known = [(rank, *homes(facts)[rank]) for rank in (wait.missing if wait else ()) if rank in homes(facts)]
+    wait, homes = waiting_ranks(facts), actors_of(facts).homes
+    known = [(rank, *homes[rank]) for rank in (wait.missing if wait else ()) if rank in homes]
     words = [f"rank {rank} belongs on {host}, as local rank {local}" for rank, host, local in known[:4]]
     more = f"; {count(len(known) - len(words), 'other')} likewise" if len(known) > len(words) else ""
     return f". Judging by the order of the ranks, {'; '.join(words)}{more}" if words else ""
@@ -259,11 +250,11 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
 
     Ranks are those of the job, where the log shows all of these. A waiting rank got further than the one it waits for.
     """
-    everyone, done = set(range(comm.nranks)), " and connected" if comm.state == "connected" else ""
-    started, completed, connecting = set(comm.started), set(comm.completed), set(comm.unconnected)
+    done = " and connected" if comm.state == "connected" else ""
+    completed, connecting = set(comm.completed), set(comm.unconnected)
     steps = [
-        (everyone - started - completed, "never started (no Init START)"),
-        (started - completed, "started but did not finish the initialization"),
+        (comm.absent - completed, "never started (no Init START)"),
+        (comm.pending, "started but did not finish the initialization"),
         (completed - connecting if connecting else set[int](), "finished it but did not start to connect"),
         (connecting & completed, "started to connect, but no 'Connected all …' follows"),
         (completed if not connecting else set[int](), f"finished the initialization{done}"),
@@ -274,7 +265,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         ranks = global_ranks(comm, members) if is_of_job else set()
         who = ranks_word(ranks) if len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
         parts += [f"{who} {what}"] if members else []
-    mute = [f"{last.process.host} pid {last.process.pid}" for last in idle_processes(facts)]
+    mute = [f"{last.process.host} pid {last.process.pid}" for last in actors_of(facts).mute]
     if mute:
         parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({list_words(mute)})")
     return "; ".join(parts)
@@ -469,65 +460,3 @@ def node_failed(facts: Facts) -> bool:
 def is_timed_out(ends: Iterable[Evidence]) -> bool:
     """Return whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
-
-
-# Where ranks without a line belong, from the order in which launchers number ranks
-
-
-def likely_ranks(facts: Facts) -> dict[int, int]:
-    """Return the probable ranks of processes that name none, by their position among the last lines.
-
-    If one rank has no line and one process names no rank, they match; otherwise host and GPU decide, if each host has
-    a block of ranks in the order of its GPUs.
-    """
-    job = facts.job
-    mute = {position: last for position, last in enumerate(job.last_lines) if not last.ranks}
-    if not mute or not job.world_size or job.rank_space != "global":
-        return {}
-    seen = set(job.ranks_seen)
-    missing = [rank for rank in range(job.world_size) if rank not in seen]
-    if len(mute) == len(missing) == 1:
-        return dict(zip(mute, missing, strict=True))
-    placed = ((last, position) for position, last in mute.items() if last.device is not None)
-    by_place = group_values(((last.process.host, last.device or 0), position) for last, position in placed)
-    known = homes(facts)
-    alike = ((by_place.get(known[rank], []), rank) for rank in missing if rank in known)
-    return {positions[0]: rank for positions, rank in alike if len(positions) == 1}
-
-
-@once
-def homes(facts: Facts) -> dict[int, tuple[str, int]]:
-    """Return host and local rank of ranks without a line: launchers give each host a block of ranks, all of one size.
-
-    Empty if the known ranks are not placed like this; without ranks of hosts of which none is known.
-    """
-    world = facts.job.world_size
-    pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
-    host_of = dict(pairs)
-    is_known = facts.job.rank_space == "global" and all(map(is_named, host_of.values()))
-    if not world or not is_known or not 0 < len(host_of) == len(pairs):
-        return {}  # a rank with two hosts: several jobs
-    size = _block(facts, host_of, world)
-    blocks = _blocks(host_of, size) if size else {}
-    if not blocks or len(set(blocks.values())) < len(blocks):
-        return {}  # a host with several blocks: its name does not decide which
-    missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
-    return {rank: (blocks[rank // size], rank % size) for rank in missing}
-
-
-def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:
-    """Return ranks per host: as NCCL reports, else the smallest block that fits the known ranks."""
-    stated = {comm.local_ranks for comm in facts.job.communicators if comm.nranks == world and comm.local_ranks}
-    if len(stated) == 1:
-        return stated.pop()
-    names = set(host_of.values())
-    if len(names) == 1:
-        return world if len(host_of) * 2 > world else 0  # else the others are on hosts missing from the log
-    sizes = (size for size in range(max(Counter(host_of.values()).values()), world + 1) if world % size == 0)
-    return next((size for size in sizes if len(_blocks(host_of, size)) == len(names)), 0)
-
-
-def _blocks(host_of: dict[int, str], size: int) -> dict[int, str]:
-    """Return the host of each block of that size; empty if a block has two."""
-    blocks = {rank // size: host for rank, host in host_of.items()}
-    return blocks if all(blocks[rank // size] == host for rank, host in host_of.items()) else {}

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.actors import actors_of, ranks_among
 from nccl_inspect.judging.exceptions import RaisedException, Trace
-from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes, shares_ranks
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import EXTERNAL, message_of, report_of, value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import group_values, sort_by
+from nccl_inspect.util.grouping import sort_by
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
@@ -55,6 +55,7 @@ class ProcessEnd(Frozen):
     is_undecided: bool = False
     """Whether it represents processes that their launcher may have killed: which one ended first is unknown."""
     node: str | None = None  # its host, also where only the report names it
+    is_rank_likely: bool = False  # whether no statement says which rank the process is
 
     @property
     def report(self) -> ProcessEnded:
@@ -65,7 +66,8 @@ class ProcessEnd(Frozen):
     def who(self) -> str:
         """Return the process in words."""
         report, pid = self.report, None if self.pid is None else f"pid {self.pid}"
-        who, worker = ranks_word(self.ranks) if self.ranks else "", value(self.notice, "worker")
+        is_named = self.ranks and not self.is_rank_likely  # else its host and pid say who it is for certain
+        who, worker = ranks_word(self.ranks) if is_named else "", value(self.notice, "worker")
         if self.is_undecided:
             who = "a rank"
         elif report.process == "spawned":
@@ -165,7 +167,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
     traces = {trace.rank: trace for trace in raised.traces}
     grades = (
         [*_identified_ends(facts), *_spawned_ends(facts)],
-        [ProcessEnd([rank], *find_process(facts, rank), EXCEPTION, traces[rank].begin) for rank in traces],
+        [ProcessEnd([rank], *actors_of(facts).find_certain(rank), EXCEPTION, traces[rank].begin) for rank in traces],
         _ends_of_ray(facts),
         _crashes(facts),
         *([end for end in _without_pid(facts) if end.vagueness == grade] for grade in range(3)),
@@ -181,7 +183,8 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
             if end.is_nameless and end.report.process == "any" and facts.is_over():
                 continue  # servers end their workers, too
             if place < len(ends):
-                ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
+                first = ends[place]
+                ends[place] = end if end.ranks and not first.ranks else first.with_fields(node=first.node or end.node)
             elif codes and end.is_vague and (end.code in codes or not (end.is_crash or end.code == -signal.SIGKILL)):
                 continue
             else:
@@ -248,15 +251,15 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
         return False
     if event.signal == "SIGKILL" and find_kills_of_all(facts):
         return True
-    return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
+    return not actors_of(facts).lines_of(event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
 @once
 def find_kills_of_all(facts: Facts) -> list[Notice]:
     """Return a shell's reports of killed processes, if these are all with NCCL: they were killed from outside."""
     killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    killed = [notice for notice in killed if with_pid(facts, report_of(notice).ended_pid)]
-    return killed if {report_of(notice).ended_pid for notice in killed}.issuperset(_by_pid(facts)) else []
+    killed = [notice for notice in killed if actors_of(facts).lines_of(report_of(notice).ended_pid)]
+    return killed if {report_of(notice).ended_pid for notice in killed}.issuperset(actors_of(facts).pids) else []
 
 
 def _words(facts: Facts, notice: Notice) -> str:
@@ -278,18 +281,27 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
 
     On one host, a process without a line is the rank without a line that has its local rank.
     """
-    event, pid = report_of(notice), report_of(notice).ended_pid
+    event, pid, actors = report_of(notice), report_of(notice).ended_pid, actors_of(facts)
     if pid is None and len(event.ranks) == 1:
-        host, pid = find_process(facts, event.ranks[0])
-        ranks = [*event.ranks]
+        host, pid = actors.find_certain(event.ranks[0])
+        end = ProcessEnd([*event.ranks], host, pid, code, notice)
     else:
-        ranks, host = _look_up_pid(facts, pid)
-        ranks = [] if shares_ranks(facts.job) else ranks  # else a report may know which rank of the job it is
-        ranks = ranks or list(event.ranks)
-        if not (ranks or with_pid(facts, pid) or facts.spans_hosts()) and facts.job.rank_space == "global":
-            local, world = value(notice, "local_rank"), facts.job.world_size or 0
-            ranks = [local] if set(range(world)).difference(facts.job.ranks_seen) == {local} else []
-    return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
+        end = _find_end(facts, notice, code)
+        if not (end.ranks or actors.lines_of(pid) or facts.spans_hosts()) and actors.world:
+            local = value(notice, "local_rank")
+            ranks = [local] if set(range(actors.world)).difference(facts.job.ranks_seen) == {local} else []
+            end = end.with_fields(ranks=ranks)
+    return end.with_fields(node=end.host or find_node(facts, notice))
+
+
+def _find_end(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
+    """Return the end of the process with the pid of a report; its rank is that of the report if no other is known."""
+    event, actors = report_of(notice), actors_of(facts)
+    if (last := actors.process_by_pid(event.ended_pid)) is None:
+        ranks = [*event.ranks] or ranks_among(filter(None, [actors.actor_by_pid(event.ended_pid)]))
+        return ProcessEnd(ranks, None, event.ended_pid, code, notice)
+    ranks, (host, pid, *_) = actors.ranks_of(last) or [*event.ranks], last.process
+    return ProcessEnd(ranks, host, pid, code, notice, is_rank_likely=actors.is_likely(last.process))
 
 
 def find_node(facts: Facts, notice: Notice) -> str | None:
@@ -331,7 +343,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
             if _is_end_of_task(facts, notice):
                 ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            own = [(trace, *find_process(facts, trace.rank)) for trace in lost]
+            own = [(trace, *actors_of(facts).find_certain(trace.rank)) for trace in lost]
             ends += [ProcessEnd([trace.rank], host, pid, EXCEPTION, trace.begin) for trace, host, pid in own]
         elif words or code is None or _is_failure(code):
             code = EXCEPTION if words or code is None else code
@@ -363,7 +375,7 @@ def _spared_ends(facts: Facts) -> list[ProcessEnd]:
     left = set(range(world)).difference(*(event.ranks for event in map(report_of, killed)))
     if len(left) != 1 or any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators):
         return [unknown]
-    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
+    return [ProcessEnd([*left], *actors_of(facts).find_certain(min(left)), 0, killed[0], words=look_up("@END_SPARED"))]
 
 
 def _code_of(facts: Facts, notice: Notice) -> int | None:
@@ -459,12 +471,13 @@ def _killed_first(facts: Facts) -> set[int]:
 @once
 def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     """Return the workers that ended a job whose launcher may start them anew, if it gave up for good."""
+    actors = actors_of(facts)
     given_up = facts.with_event(ProcessEnded, lambda event: event.retries and event.process == "training")
-    by_driver = facts.with_event(ProcessEnded, lambda event: event.retries and event.reporter == "driver")
-    workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process != "training" and e.reporter != "driver")
+    by_driver = facts.with_event(ProcessEnded, lambda event: event.retries and event.process == "unknown")
+    workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process not in ("training", "unknown"))
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
-    own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
+    own = tasks if facts.job.spared else [task for task in tasks if actors.lines_of(report_of(task).ended_pid)]
     raises, retries = _lines(facts.with_role("gives-up")), _lines(facts.with_role("restart"))
     is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not retries
     if not (raises or is_raised):
@@ -479,10 +492,10 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         borders = raises if event.exception else retries
         lines = [line for line in notice.evidence if not any(is_before(line, border) for border in borders)]
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
-        who = [([rank], *(find_process(facts, rank) if texts else (None, None))) for rank in event.ranks]
-        who = who or [(*_look_up_pid(facts, event.ended_pid), event.ended_pid)]
         code = (event.code or 0) if is_lost else EXCEPTION
-        ends = [ProcessEnd(*process, code, notice) for process in who] if lines else []
+        who = [([rank], *(actors.find_certain(rank) if texts else (None, None))) for rank in event.ranks]
+        ends = [ProcessEnd(*process, code, notice) for process in who] or [_find_end(facts, notice, code)]
+        ends = ends if lines else []
         if is_lost:
             lost += ends
         elif not texts:
@@ -500,7 +513,9 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
 
 def ranks_killed_by_monitor(facts: Facts) -> set[int]:
     """Return the ranks that Ray's memory monitor killed."""
-    return {rank for notice in facts.notices(_SELECTED) for rank in _look_up_pid(facts, value(notice, "pid"))[0]}
+    actors = actors_of(facts)
+    killed = (actors.process_by_pid(value(notice, "pid")) for notice in facts.notices(_SELECTED))
+    return {rank for last in killed if last for rank in actors.ranks_of(last)}
 
 
 def is_of_task(event: ProcessEnded) -> bool:
@@ -510,36 +525,6 @@ def is_of_task(event: ProcessEnded) -> bool:
 
 def _lines(notices: Iterable[Notice]) -> list[Evidence]:
     return [line for notice in notices for line in notice.evidence]
-
-
-# Who they are
-
-
-def with_pid(facts: Facts, pid: int | None) -> list[LastLine]:
-    """Return the processes with a pid: several if hosts or containers count separately."""
-    return _by_pid(facts).get(pid, []) if pid else []
-
-
-def _look_up_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
-    """Return the ranks and the host of a process; empty if its pid is not unique."""
-    processes = with_pid(facts, pid)
-    return (processes[0].ranks, processes[0].process.host) if len(processes) == 1 else ([], None)
-
-
-@once
-def _by_pid(facts: Facts) -> dict[int, list[LastLine]]:
-    return group_values((last.process.pid, last) for last in facts.job.last_lines)
-
-
-def find_process(facts: Facts, rank: int) -> tuple[str | None, int | None]:
-    """Return host and pid of a rank, if it has one process without other ranks."""
-    here = _by_rank(facts).get(rank, [])
-    return (here[0].process.host, here[0].process.pid) if len(here) == 1 else (None, None)
-
-
-@once
-def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
-    return group_values((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
 
 
 # Their order
@@ -573,9 +558,9 @@ def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]
 
 
 def silent_workers(facts: Facts) -> list[int]:
-    """Pids that torchrun ended and that printed no line of NCCL: workers that never got that far."""
-    ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
-    return sorted(pid for pid in ended if pid is not None and pid not in _by_pid(facts))
+    """Return the pids that a launcher ended and that printed no line of NCCL: workers that never got that far."""
+    ended = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
+    return sorted(pid for pid in ended if pid is not None and pid not in actors_of(facts).pids)
 
 
 def is_last(facts: Facts, line: Evidence) -> bool:

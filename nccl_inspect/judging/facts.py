@@ -204,11 +204,6 @@ class Facts:
         """Return the hosts that the log shows."""
         return [host.name for host in self.job.hosts]
 
-    @once
-    def rank_at(self) -> dict[tuple[str, int], int]:
-        """Return the rank that each host has in each place of the order of its ranks, as helper threads name them."""
-        return {(host.name, at): rank for host in self.job.hosts for at, rank in enumerate(sorted(host.ranks))}
-
     def bus_ids(self) -> dict[str, frozenset[str | None]]:
         """Return the bus ids of the GPUs of hosts, which are equal on machines of one kind; None stands for unknown."""
         ids, hosts = {rank: gpu.bus_id for rank, gpu in self.job.gpus.items()}, self.job.hosts

@@ -63,6 +63,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import at_end, cuda, ends, exceptions, impact, life, networks, remedies, transfers
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.evidence import kernel_log
@@ -75,7 +76,6 @@ from nccl_inspect.judging.facts import (
     lines_of,
     list_remaining,
     ranks_concerned,
-    ranks_in,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error, list_table, message_of
@@ -750,7 +750,8 @@ def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
     elif hosts is None:
         hosts = hosts_in(notices) | (paths.hosts() if paths else set())
     if ranks is None:
-        ranks = ranks_in(notices) | (facts.ranks_with(settings) if settings else paths.ends() if paths else set())
+        ranks = actors_of(facts).ranks_in(notices)
+        ranks |= facts.ranks_with(settings) if settings else paths.ends() if paths else set()
     shown = hit.evidence
     if shown is None:
         shown = [*first_evidence(notices), *evidence_of_settings(settings), *(paths.first_lines() if paths else ())]

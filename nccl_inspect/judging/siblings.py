@@ -546,7 +546,7 @@ class Observer:
                 yield self._twin(comm).with_fields(lines=partial(_first_line, slow), paths=slow), way
 
     def _twin(self, comm: CommunicatorInfo) -> Sibling:
-        ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
+        ranks = frozenset(comm.known_ranks if self._is_global else ())
         return Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
 
     def _compare_peers(self) -> _Groups:

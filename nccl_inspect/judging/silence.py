@@ -9,6 +9,7 @@ from itertools import pairwise
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import exceptions, watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
@@ -125,7 +126,7 @@ def silence_of(facts: Facts) -> Silence:
     left = [last for last in silent if not hosts or last.process.host in hosts]
     left = [last for last in left if named.intersection(last.ranks)] or left
     comms = facts.job.communicators
-    missing = {rank for comm in comms for rank in global_ranks(comm, set(range(comm.nranks)) - set(comm.started))}
+    missing = {rank for comm in comms for rank in global_ranks(comm, comm.absent)}
     if (ended and not missing) or (len(left) == 1 and named.intersection(left[0].ranks)):
         return Silence(left, [])
     gone = {rank for last in left for rank in last.ranks}
@@ -220,13 +221,13 @@ def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
 def _named_ranks(facts: Facts) -> set[int]:
     """Return the ranks that helper threads and proxies of others name as gone or failed."""
     named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
-    named = named.union(*(_local_ranks(facts, notice) for notice in closed_by_others(facts)))
+    named = named.union(*(local_ranks(facts, notice) for notice in closed_by_others(facts)))
     return named - {None}
 
 
-def _local_ranks(facts: Facts, notice: Notice) -> set[int | None]:
+def local_ranks(facts: Facts, notice: Notice) -> set[int | None]:
     """Return the ranks that have the local rank that a statement names, on the hosts of those who made it."""
-    return {facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts}
+    return {actors_of(facts).rank_at.get((host, value(notice, "local_rank"))) for host in notice.hosts}
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
@@ -249,4 +250,4 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
 def closed_by_others(facts: Facts) -> list[Notice]:
     """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
     notices = facts.notices(*_NAME_LOCAL_RANKS)
-    return [one for one in notices if not one.ranks or not _local_ranks(facts, one).issuperset(one.ranks)]
+    return [one for one in notices if not one.ranks or not local_ranks(facts, one).issuperset(one.ranks)]

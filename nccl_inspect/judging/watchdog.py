@@ -190,7 +190,7 @@ def without_output(facts: Facts) -> set[int]:
     missing: set[int] = set()
     seen = set(facts.job.ranks_seen)
     for comm in facts.job.communicators:
-        members = global_ranks(comm, range(comm.nranks))
+        members = comm.known_ranks
         if comm.completed and members & seen <= global_ranks(comm, comm.started):
             missing |= members - seen
     return missing
@@ -353,7 +353,7 @@ def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
 def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:
     """Return the ranks that wait, by the log, to initialize a communicator for others that did not begin it."""
     comms = (comm for comm in facts.job.communicators if 0 < len(comm.started) < comm.nranks)
-    places = ((comm, place) for comm in comms for place in set(comm.started) - set(comm.completed))
+    places = ((comm, place) for comm in comms for place in comm.pending)
     return {rank: comm for comm, place in places if (rank := comm.ranks[place]) is not None}
 
 

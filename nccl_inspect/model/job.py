@@ -121,6 +121,21 @@ class CommunicatorInfo(Deferring):
     evidence: list[Evidence] = field(default_factory=list)
 
     @property
+    def known_ranks(self) -> set[int]:
+        """Return its global ranks, as far as the log shows them."""
+        return {rank for rank in self.ranks if rank is not None}
+
+    @property
+    def absent(self) -> set[int]:
+        """Return the communicator ranks that did not begin, as far as the log shows."""
+        return set(range(self.nranks)).difference(self.started)
+
+    @property
+    def pending(self) -> set[int]:
+        """Return the communicator ranks that began, and did not finish the initialisation."""
+        return set(self.started).difference(self.completed)
+
+    @property
     def lacks_members(self) -> bool:
         """Return whether only some of its ranks began it, by the log.
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
 from nccl_inspect.judging import at_end, check, exceptions, watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
+from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
@@ -34,11 +35,11 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
     """Find world communicators that no rank completed: if any rank completed one, all had started it."""
     if facts.job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    idle = sum(not last.ranks for last in facts.job.last_lines)
+    idle = len(actors_of(facts).mute)
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes without a communicator yet may be the absent ranks
-        absent, mute = set(range(comm.nranks)) - set(comm.started), silent_workers(facts)
+        absent, mute = comm.absent, silent_workers(facts)
         is_here = facts.job.rank_space == "global" and not global_ranks(comm, absent).isdisjoint(facts.job.ranks_seen)
         if is_here or facts.paths_of(comm):
             continue  # they have lines, in other communicators
@@ -72,7 +73,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
     if not comms:
         yield from _before_start(facts)
     for comm in comms:
-        waiting = set(comm.started) - set(comm.completed)
+        waiting = comm.pending
         if not waiting:
             continue
         ranks = global_ranks(comm, waiting)
@@ -82,7 +83,7 @@ def hang_in_init(facts: Facts) -> Iterator[Hit]:
                 touching = paths.filter_values(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
-        absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
+        absent = set() if comm.completed else comm.absent
         named: dict[str, object] = {"comm": comm.id, "size": count(comm.nranks, "rank"), "waiting": waiting}
         named |= {"absent": absent, "late": f"{ranks_word(absent)} of {comm.nranks}"}
         if facts.job.ended_by or at_end.is_stuck(facts):
@@ -104,10 +105,10 @@ def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
 
 
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
-    job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
+    job, never = facts.job, comm.absent
     known: dict[str, object] = {"stuck": True, "ended": job.ended_by, "releases": len(job.nccl_versions) > 1}
     known |= {"missing": ranks_word(never) + f" of {comm.id}" * (None in comm.ranks) if never else ""}
-    if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
+    if not job.ended_by and len(never) <= len(actors_of(facts).mute):
         known["state"] = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     lines = [*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]]
     known |= named | {"phases": at_end.phases(facts, comm)}
@@ -162,7 +163,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
     if (cut := at_end.connections_at_end(facts)) and comms and not at_end.is_local_p2p(facts):
         comm = comms[0]
         known = {**(_connecting(comm) if comm.unconnected else {}), "clue": True}
-        yield Hit([], known, global_ranks(comm, range(comm.nranks)), comm.hosts, cut, open_paths=job.paths)
+        yield Hit([], known, comm.known_ranks, comm.hosts, cut, open_paths=job.paths)
     elif open_ones and not job.ended_by:
         yield Hit(named=_connecting(open_ones[0], len(open_ones) - 1) | {"question": True})
     elif open_ones or (comms and silent and job.paths and not at_end.is_starting_another(facts)):
@@ -175,7 +176,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
         gdr = any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
         known = {"comm": comm.id, "size": count(comm.nranks, "rank"), "phases": at_end.phases(facts, comm)}
         known |= {"unseen": unseen, "unconnected": open_ones, "no row": tables, "gpudirect": gdr}
-        ranks, lines = odd or global_ranks(comm, range(comm.nranks)), [*at_end.last_of(facts, comm), *ends[:2]]
+        ranks, lines = odd or comm.known_ranks, [*at_end.last_of(facts, comm), *ends[:2]]
         yield Hit([], known, ranks, comm.hosts, lines, confidence="likely" if is_shown else "possible")
     elif comms and has_header:
         yield Hit(named={"header": True}, paths=job.paths)
@@ -189,7 +190,7 @@ def _working_communicators(facts: Facts) -> list[CommunicatorInfo]:
 
 
 def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
+    return at_end.ranks_that_differ(facts) & comm.known_ranks
 
 
 def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:
@@ -420,7 +421,7 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     if not differing:
         return
     whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
-    ranks, held, proved = ranks_by_pid(facts), watchdog.waiting(facts), watchdog.blocking_ranks(facts)
+    ranks, held, proved = actors_of(facts).ranks_by_pid, watchdog.waiting(facts), watchdog.blocking_ranks(facts)
     # All that are behind where each of them is ahead elsewhere.
     late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
@@ -472,7 +473,7 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
     if facts.is_over() or not lost:
         return
-    known = ranks_by_pid(facts)
+    known = actors_of(facts).ranks_by_pid
     newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
     ranks = {known[pid] for pid in newest if pid in known}
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
@@ -547,7 +548,7 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
 
 def _ranks_in_state(facts: Facts, states: Iterable[State]) -> set[int]:
     """Return the ranks of the job; those of the communicator if the process is not in the log."""
-    ranks = ranks_by_pid(facts)
+    ranks = actors_of(facts).ranks_by_pid
     return {ranks.get(member.pid or -1, member.rank) for state in states for member in state.members}
 
 
@@ -600,7 +601,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     ranks = set(account.ranks) if account else watchdog.blocking_ranks(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
-    alone = global_ranks(comm, range(comm.nranks)) if comm and ranks and not account else set[int]()
+    alone = comm.known_ranks if comm and ranks and not account else set[int]()
     alone -= watchdog.waiting_ranks(facts) | {wait.rank for wait in everything if wait.rank is not None}
     others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
     labels = {name: name.partition("(")[2].rstrip(")") or name for name in others if name}
@@ -636,7 +637,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
 
 def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | None) -> dict[str, object]:
     """Return which ranks of the group did not time out, without a guess at one of them."""
-    members = global_ranks(comm, range(comm.nranks)) if comm else set[int]()
+    members = comm.known_ranks if comm else set[int]()
     if members and members == waiting:
         return {"all": True}
     if absent := members - waiting if waiting else None:

@@ -11,7 +11,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.check import Evidence, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import global_ranks, ranks_in
+from nccl_inspect.judging.facts import ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
 from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
@@ -111,7 +111,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     elif gpus != 1:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
         cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
-        members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
+        members = {rank for comm in alone for rank in comm.known_ranks}
         named: dict[str, object] = {"nranks": alone[0].nranks, "nnodes": alone[0].nnodes or 0, "shared": shared}
         named |= {"machine": machine.name if machine else "the machine", "nvlink": machine and machine.nvlink}
         named |= {"index": index, "gpus": gpus or "several", "net": net, "fast": fast}
@@ -127,7 +127,7 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
         return  # ranks of several numberings have no host; nodes connected by NVLink are one node to NCCL
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
-        ranks = global_ranks(comm, range(comm.nranks))
+        ranks = comm.known_ranks
         # A rank whose line in the communicator was lost has a host by its connections.
         least = len({*comm.hosts, *(host_of[rank] for rank in ranks if rank in host_of)})
         if comm.nnodes not in (None, least) or not 1 < least < comm.nranks or not all(map(is_named, comm.hosts)):
@@ -152,7 +152,7 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
         works = comm.state in ("connected", "destroyed") and not comm.unconnected
         named = {"comm": comm.id, "contradiction": first, "more": more, "also": odd[1:], "worked": works}
         lines = [*comm.layout.contradiction()[:3], *comm.evidence[:2]]
-        yield Hit([], named, global_ranks(comm, range(comm.nranks)), comm.hosts, lines)
+        yield Hit([], named, comm.known_ranks, comm.hosts, lines)
 
 
 _IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
@@ -191,7 +191,7 @@ def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
 def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], lines: list[Evidence]) -> Hit:
     names = {comm.id for comm in comms}
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
-    ranks = {rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))}
+    ranks = {rank for comm in comms for rank in comm.known_ranks}
     hosts = {host for comm in comms for host in comm.hosts} or set(facts.hosts())
     return Hit([], named, ranks, hosts, [*lines[:2], *paths.first_lines()[:2]], paths)
 

@@ -8,6 +8,7 @@ from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices, OfiPlatform
 from nccl_inspect.judging import at_end, life
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.judging.impact import Estimate, cite
@@ -88,11 +89,11 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if job.rank_space == "global" else set()
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
-            homes = at_end.homes(facts)
+            homes = actors_of(facts).homes
             few = [rank for rank in sorted(missing)[:2] if rank in homes]
             places = ["rank {}: host {}, local rank {}".format(rank, *homes[rank]) for rank in few]
             where = f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
-            mute = at_end.idle_processes(facts)
+            mute = actors_of(facts).mute
             yield Hit(named={"missing": missing, "where": where, "file": is_file, "mute": mute})
         elif late := at_end.find_stragglers(facts):
             yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unready", "unfinished")})
@@ -118,10 +119,8 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
 
 
 def _shows_beginning(facts: Facts) -> bool:
-    return any(
-        isinstance(one.event, BootstrapInterface | CudaDriver | NcclVersion | NetDevices, OfiPlatform)
-        for one in facts.job.notices
-    )
+    begins = BootstrapInterface | CudaDriver | NcclVersion | NetDevices | OfiPlatform
+    return any(isinstance(one.event, begins) for one in facts.job.notices)
 
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:

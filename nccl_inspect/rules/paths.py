@@ -16,7 +16,6 @@ from nccl_inspect.judging.facts import (
     HOSTS,
     RANKS,
     evidence_of_settings,
-    global_ranks,
     hosts_in,
     nics_used,
     once,
@@ -436,7 +435,7 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
             unknown.append(Hit(named={**named, "unknown link": True}))
         elif switched or (nics := None if is_local else _nics(facts, comm, paths)):
             lines = [*comm.layout.channels(), *comm.evidence[:2], *paths.first_lines()[:2]]
-            ranks = global_ranks(comm, range(comm.nranks))
+            ranks = comm.known_ranks
             named |= {"nics": 0 if switched else nics, "counted": not switched and not _known_nics(facts)}
             yield Hit([], named, ranks, comm.hosts, lines, paths)
             return

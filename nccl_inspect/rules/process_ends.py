@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, silence
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.ends import ProcessEnd
 from nccl_inspect.judging.evidence import kernel_log, workloads
@@ -67,11 +68,6 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
         silenced = next(_find_silenced(facts), None)
         if silenced and set(silenced.ranks or ()) == ranks:
             return silenced
-        # NCCL's lines may only show ranks of communicators: the story knows those of the job.
-        here = [last for last in facts.job.last_lines if last.process.host in account.hosts]
-        is_same = silenced is not None and set(silenced.hosts or ()) == set(account.hosts) and len(here) == len(ranks)
-        if silenced and is_same and facts.job.rank_space != "global":
-            return silenced.with_fields(ranks=sorted(ranks), named={**silenced.named, "gone": ranks})
     elif own:
         return _find_departed(facts, own, []).with_fields(ranks=sorted(ranks))
     hit = check.tell_account(facts, account)
@@ -95,7 +91,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     if not notices:
         yield from _find_loose(facts)
         if not facts.is_over() and (aborted := silence.find_early_aborts(facts)):
-            ranks = {rank for last in aborted for rank in last.ranks}
+            ranks = {rank for last in aborted for rank in actors_of(facts).ranks_of(last)}
             lines = [line for last in aborted if (line := last.evidence)]
             yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
         return
@@ -268,11 +264,11 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     """Return the rank that went away without a report of its end, as closely as the log shows it."""
     seen, candidates = set(facts.job.ranks_seen), set(left.candidates)
     world, first = facts.job.world_size or 0, left.gone[0] if left.gone else None
-    gone = {rank for last in left.gone for rank in last.ranks}
+    gone = {rank for last in left.gone for rank in actors_of(facts).ranks_of(last)}
     absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
     possible = candidates if not left.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
-    known = at_end.homes(facts) if named.isdisjoint(seen) else {}
+    known = actors_of(facts).homes if named.isdisjoint(seen) else {}
     homes = [known[rank] for rank in named if rank in known]
     process = ""
     if first:  # its GPU by the index on the machine; else by that in the process, which may see only some
@@ -296,7 +292,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     return Hit([], loss, ranks, hosts, shown, confidence="likely" if sure else "possible")
 
 
-_OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
+_OF_NOBODY = "torch/python-interrupted"
 
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
@@ -341,7 +337,8 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
     known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"]}
-    nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
+    lost = (one for one in facts.with_role("forced-end") if job_failure.reason(one.event) == job_failure.NODE_FAILURE)
+    nodes = {name for notice in lost for name in expand(str(value(notice, "nodes") or ""))} - {""}
     named = {**known, "reason": reason or "", "signal": _signal_words(notices), "nodes": nodes}
     yield Hit(notices, named, hosts=sorted(nodes) or None, explains=effects)
 

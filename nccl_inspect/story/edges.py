@@ -15,13 +15,13 @@ from functools import cmp_to_key
 from itertools import chain
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.util.records import Slotted
 from nccl_inspect.util.times import line_seconds
 
@@ -330,7 +330,10 @@ class Edges:
         self, signal: Incident, first_out: Incident | None, causes: list[Incident], waiting: list[Incident]
     ) -> None:
         """Explain a signal: by what failed before it, else by ranks that waited before it."""
-        earlier = [one for one in causes if one is not signal and (one.is_report or before(one, signal) is not False)]
+        # A launcher ends the others before it reports why, and the time of that may be all that is known.
+        others = [one for one in causes if one is not signal]
+        late = [one for one in others if signal.is_launchers_signal and are_together(one, signal)]
+        earlier = [one for one in others if one.is_report or one in late or before(one, signal) is not False]
         why = earlier or [head for head in waiting if before(head, signal) is True]
         if why:
             signal.because.append(why[0])

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nccl_inspect.event.types import ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.actors import name_of, ranks_among
 from nccl_inspect.judging.check import Account
 from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, list_rules, rules_by_name
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.story.actors import name_of, ranks_among
 from nccl_inspect.story.edges import Incident, before
 from nccl_inspect.story.telling import Story, rule_of
 

@@ -6,10 +6,11 @@ import signal
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from nccl_inspect.event.base import NO_HOST, Process
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions, life
+from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.ends import (
     LOST,
     find_kills_of_all,
@@ -23,13 +24,12 @@ from nccl_inspect.judging.engine import rules_by_name
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.silence import closed_by_others
+from nccl_inspect.judging.silence import closed_by_others, local_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, layer_of, report_of, states_layer, value
 from nccl_inspect.judging.watchdog import waiting_ranks, waits
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
-from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.edges import Incident
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later
@@ -199,7 +199,7 @@ class Collector:
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
         named = process.teller if named is None else named
-        if named is None and process.host and not process.host.startswith(NO_HOST):
+        if named is None and process.host and is_named(process.host):
             named = self.actors.actor_by_process(process)
         return frozenset() if named is None else frozenset((named,))
 
@@ -208,7 +208,7 @@ class Collector:
         named = dict(getattr(notice.event, "values", ()))
         ranks = [named.get("peer_rank"), named.get("peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
-            ranks += [self.facts.rank_at().get((host, value(notice, "local_rank"))) for host in notice.hosts]
+            ranks += local_ranks(self.facts, notice)
         return frozenset(rank for rank in ranks if isinstance(rank, int))
 
     # Exceptions
@@ -269,11 +269,8 @@ class Collector:
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
                 continue  # it did not end when its launcher asked it to
-            actors: set[Actor] = set(end.ranks)
-            by_pid = self.actors.actor_by_pid(end.pid)
-            # Where the world is not known, NCCL's lines show ranks of communicators: a launcher's say more.
-            if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
-                actors = {by_pid}
+            process = self.actors.process_by_pid(end.pid)
+            actors: set[Actor] = {*end.ranks} or ({process.process} if process else set())
             if end.report.exception and not (actors or end.raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one
             # A launcher that spawned a process tells its exception after it ended the others.
@@ -310,6 +307,8 @@ class Collector:
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
+            if report_of(notice).ended_pid in signalled:
+                continue  # its launcher said before that it ended it
             agent = _AGENT.search(line.text)
             pid = value(notice, "pid") if "ends-worker" in notice.roles else None  # else that of the launcher
             if pid is not None:

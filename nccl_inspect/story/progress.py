@@ -17,8 +17,8 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging import watchdog as words
-from nccl_inspect.judging.evidence.ras import ranks_by_pid
-from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.actors import Actor, Actors, name_of, ranks_among
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.silence import sources_in_blocks
 from nccl_inspect.judging.statements import value
@@ -37,7 +37,6 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import Incident, blame
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen
@@ -264,7 +263,7 @@ class Table:
             text = f"all that wait to send or receive wait for {ranks_word(partners)}, or for ranks that do"
             return blame("never-called", partners, text, line)
         comm = communicator_of_wait(self.facts, self._waits) if waiting else None
-        absent = global_ranks(comm, range(comm.nranks)) - waiting - waiting_ranks(self.facts) if comm else set[int]()
+        absent = comm.known_ranks - waiting - waiting_ranks(self.facts) if comm else set[int]()
         group = self._waits[0].group
         absent -= {one.rank for one in statuses(self.facts) if one.group == group and one.enqueued is not None}
         if not absent or len(absent) > len(waiting):
@@ -448,7 +447,7 @@ class Table:
     # Counts of RAS
 
     def _compare_counts(self, *, is_told: bool) -> Iterator[Incident]:
-        ranks = ranks_by_pid(self.facts)
+        ranks = self.actors.ranks_by_pid
         for answer in contents_of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
             if lost and not self.facts.is_over():

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
@@ -16,7 +17,6 @@ from nccl_inspect.judging.silence import silence_of, sources_in_blocks
 from nccl_inspect.model.evidence import Evidence, positions_in
 from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
-from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table
@@ -103,7 +103,7 @@ class Story:
         first = [one for one in own if is_alone or one.time == earliest]
         who = {actor for one in first for actor in self._who(one)}
         found = (self._actors.find_process(actor) for actor in sorted(who, key=str))
-        processes = [(process.host, process.pid) for process in found if process is not None]
+        processes = list(dict.fromkeys((process.host, process.pid) for process in found if process is not None))
         known = {rank for last in self._facts.job.last_lines if last.process in who for rank in last.ranks}
         line, notice = first[0].line, first[0].notice
         return FirstFailure(
@@ -227,7 +227,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         facts: about the job.
         findings: of all rules, without those that others supersede.
     """
-    actors = Actors(facts)
+    actors = actors_of(facts)
     joined = [finding for finding in findings if rules_by_name()[finding.rule].tells]
     collector = Collector(facts, actors, [finding for finding in findings if finding not in joined])
     incidents = collector.collect()

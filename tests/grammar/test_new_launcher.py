@@ -120,7 +120,7 @@ def test_a_report_is_whole_wherever_the_log_is_cut_while_it_is_read() -> None:
 
 WORDS = {
     "order": {"first", "own", "any"},
-    "process": {"rank", "any", "loader", "task", "spawned", "command", "training"},
+    "process": {"rank", "any", "loader", "task", "spawned", "command", "training", "unknown"},
     "completes": {"above", "below"},
 }
 

@@ -25,8 +25,10 @@ from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.judging.actors import Actors
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
+from nccl_inspect.judging.evidence.ras import who
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.places import Places
 from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.fold import Burst
@@ -370,7 +372,7 @@ class Watch:
         if self._answer is None:
             return None
         found: ras.Answer = self._answer.value
-        ranks = ranks_of_pids(self.job, [found]) if self.job else found.ranks_by_pid()
+        ranks = found.ranks_by_pid() | (Actors(Facts(self.job)).ranks_by_pid if self.job else {})
         late = found.last_to_come()
         words: dict[str, str] = {}
         for mismatch in found.mismatches:
@@ -504,7 +506,7 @@ class Watch:
             return
         while self._next_warning <= seconds:
             self._next_warning *= 2
-        waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
+        waiting, missing = sorted(comm.pending), sorted(comm.absent)
         global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
         within, of = " (counted within it)", f" of communicator {comm.id}"
         if are_global := global_ranks.keys() >= {*waiting, *missing}:
@@ -579,7 +581,7 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
-    return sorted(set(comm.started) - set(comm.completed))
+    return sorted(comm.pending)
 
 
 _STEPS: dict[type[events.Event], str] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import watchdog
@@ -13,8 +13,6 @@ from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
-from nccl_inspect.model.job import Job
-from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
@@ -24,23 +22,6 @@ if TYPE_CHECKING:
 def answers(facts: Facts) -> list[Answer]:
     """Return all answers, in the order of the files."""
     return contents_of(facts.job.artifacts, "ras")
-
-
-def ranks_by_pid(facts: Facts) -> dict[int, int]:
-    """Return the rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
-    return ranks_of_pids(facts.job, answers(facts))
-
-
-def ranks_of_pids(job: Job, found: Sequence[Answer]) -> dict[int, int]:
-    """Return the same of a job with some answers.
-
-    What the log does not show RAS does: ranks in a communicator of all processes are those of the job.
-    """
-    lasts = job.last_lines if job.rank_space == "global" else ()
-    by_pid = group_sets((last.process.pid, rank) for last in lasts for rank in last.ranks)
-    ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
-    stated = {pid: rank for answer in found for pid, rank in answer.ranks_by_pid().items()}
-    return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
 
 
 def who(member: Member, ranks: Mapping[int, int]) -> str:
