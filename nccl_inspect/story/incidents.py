@@ -303,6 +303,8 @@ class Collector:
         ends += [*terminations(self.facts), *find_kills_of_all(self.facts)]
         firsts = {report.ended_pid for report in map(report_of, ends) if report.order == "first"}
         is_one = len(firsts) == 1 and bool(lost) and all(isinstance(notice.event, ProcessEnded) for notice in ends)
+        own = self.facts.with_event(ProcessEnded, lambda event: event.order == "first" and not event.is_external)
+        failed_on = {report_of(notice).node for notice in own}  # a launcher ends the others of its node for that
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
@@ -316,7 +318,8 @@ class Collector:
             if report_of(notice).order == "first" and (signalled or is_one) and not agents:
                 ended = report_of(notice).ended_pid
                 actor = self.actors.actor_by_pid(ended)
-                if ended not in signalled and actor is not None and actor not in lost:
+                is_spared = report_of(notice).node is None or report_of(notice).node not in failed_on
+                if ended not in signalled and actor is not None and actor not in lost and is_spared:
                     words = f"was ended by {report_of(notice).signal}, which its launcher did not send"
                     who = frozenset((actor,))
                     yield Incident("process-killed", Layer.END, who, line, words, is_report=True, is_kill=True)
