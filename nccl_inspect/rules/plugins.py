@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so", "none", "libnccl-net-none.so"}
-"""Files that NCCL and RCCL look for by default, or with ``NCCL_NET_PLUGIN=none``; 2.27 prints 'set by env' although nothing is set."""
+"""Files that NCCL and RCCL look for by default, or with ``NCCL_NET_PLUGIN=none``; 2.27 prints 'set by env' although
+nothing is set."""
 
 
 def plugin_not_found(facts: Facts) -> Iterator[Hit]:
