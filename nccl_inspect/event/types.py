@@ -131,7 +131,7 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
         ]
         if mine:
             mine[0].take(event)
-        elif event.ended_pid is not None and event.code is not None:
+        elif event.ended_pid is not None and event.code is not None and not event.is_external:
             object.__setattr__(event, "completes", "")
     elif not event.completes:
         for part in [other for other in others if other.completes == "below"]:

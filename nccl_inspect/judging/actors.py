@@ -111,8 +111,9 @@ class Actors:
 
     @cached_property
     def ranks_by_pid(self) -> dict[int, int]:
-        """Return the ranks of all pids that are known to be of one rank, whether or not its process has a line."""
-        actors = {pid: self.actor_by_pid(pid) for pid in {*self._stated, *self._by_pid}}
+        """Return the ranks of all pids that are stated to be of one rank, whether or not its process has a line."""
+        own = {last.process.pid for last in self._job.last_lines if last.process in self._certain}
+        actors = {pid: self.actor_by_pid(pid) for pid in {*self._stated, *own}}
         return {pid: actor for pid, actor in actors.items() if isinstance(actor, int)}
 
     def ranks_of(self, last: LastLine) -> list[int]:
@@ -124,7 +125,7 @@ class Actors:
 
     def is_likely(self, process: Process) -> bool:
         """Return whether the rank of a process is only likely: no statement names it."""
-        return process in self._ranks.keys() - self._certain
+        return process in self._ranks and process not in self._certain
 
     def find_certain(self, rank: int) -> tuple[str | None, int | None]:
         """Return host and pid of a rank that is the only one of its process, where a statement says which that is."""

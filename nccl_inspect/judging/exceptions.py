@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once
+from nccl_inspect.judging.facts import Facts, first_of_each, is_before, once
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -184,20 +184,23 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
 def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
     """Return whether the job continues below an exception without a traceback: a program may print what it caught.
 
-    It ended in order, the rank itself prints more than that it gives up its communicator, or no failure follows before
+    It ended in order, the rank itself prints more than that it gave up its communicators, or no failure follows before
     other output does.
     """
     here = notice.evidence[-1]
     if outlasts(facts, here) or came_up_below(facts, notice):
         return True
-    if rank is not None and any(
-        comm.state == "aborted" and rank in global_ranks(comm, comm.ended) for comm in facts.job.communicators
-    ):
-        return False
-    if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
-        return True
     failures, end = _places_of_failures(facts)[here.source]
     below = bisect_right(failures, here.order)
+    own = {last.process for last in facts.job.last_lines if rank in last.ranks}
+    begun = [one for one in facts.notices("nccl/comm-start-28") if value(one, "how") == "Abort"]
+    lines = [line for one in begun for process, line in zip(one.processes, one.lines, strict=False) if process in own]
+    given_up = min((line.order for line in lines if is_before(here, line)), default=None)
+    warned = [line for one in facts.job.notices if one.level == "WARN" for line in one.lines if is_before(here, line)]
+    if given_up is not None and not any(place < given_up for place in (*failures[below:], *(w.order for w in warned))):
+        return False  # it gives up its communicator before anybody there loses others
+    if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
+        return True
     return min([*failures[below : below + 1], end]) - here.order > _NEAR
 
 
@@ -342,6 +345,9 @@ def is_given_up_below(facts: Facts, line: Evidence) -> bool:
     """Return whether all communicators were aborted, one right below an exception, as by a process that it ends."""
     lasts = [last.order for last in facts.job.last_lines if last.source == line.source and last.order > line.order]
     is_aborted = all(comm.state == "aborted" for comm in usage.used_communicators(facts.job))
+    is_first = len(lasts) == sum(last.source == line.source for last in facts.job.last_lines)
+    if facts.with_role("succeeded") or not is_first:
+        return False
     return facts.is_over() and is_aborted and min(lasts, default=line.order + _NEAR + 1) - line.order <= _NEAR
 
 

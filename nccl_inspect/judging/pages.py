@@ -101,7 +101,7 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "AMD": lambda facts, _: facts.is_rccl(),
     "suspects": lambda facts, _: at_end.suspects(facts),
     "suspicion": lambda facts, _: at_end.suspicion(facts),
-    "undecided": lambda facts, _: at_end.list_possible_ends(facts),
+    "possible_ends": lambda facts, _: at_end.list_possible_ends(facts),
     "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
     "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
     "variables": lambda _, hit: " ".join(
@@ -111,8 +111,8 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
 ``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
-whether its GPUs are of ``AMD``, the ``suspects`` (differences between ranks, the first one for a ``suspicion``), how a
-log that ends in the middle may be ``undecided``, the ``remaining`` ranks that did not end, whether a line of a kernel
+whether its GPUs are of ``AMD``, the ``suspects`` (differences between ranks, the first one for a ``suspicion``), the
+``possible_ends`` of a log that ends in the middle, the ``remaining`` ranks that did not end, whether a line of a kernel
 has the ``pid_of_rank`` of the job, the ``variables`` of NCCL in messages, and the code of a failed transfer over EFA.
 """
 

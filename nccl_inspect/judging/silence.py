@@ -110,7 +110,7 @@ def silence_of(facts: Facts) -> Silence:
     if not absent_ranks(facts) and (aborted := find_early_aborts(facts)):
         return Silence(aborted, [], has_aborted=True)
     if left := _find_early_leavers(facts, echoes):
-        return Silence(left, [], has_left=True)
+        return Silence(left, [], has_left=not exceptions.exceptions_of(facts).loose)
     # Several communicators may have a rank 0 on different hosts.
     finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
     ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
@@ -163,12 +163,12 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
 
 
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
-    """Return the processes that ended a communicator in order of which all other members lost a connection in a call.
+    """Return the processes that ended a communicator in order of which the others lost a connection in a call.
 
     They made fewer calls than those. Where most left, one made more; an exception explains more.
     """
     raised = exceptions.exceptions_of(facts)
-    if raised.traces:
+    if raised.traces or any(one.rank is not None for one in raised.loose) or facts.with_role("succeeded"):
         return []
     lost = {process for notice in echoes for process in notice.processes}
     lost -= {process for notice in facts.notices("nccl/comm-end-steps") for process in notice.processes}
@@ -178,7 +178,8 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
         gone = {begin.process for begin in comm.begins if begin.member in comm.ended and comm.state != "aborted"}
         still = {begin.process for begin in comm.begins} - gone
         is_whole = len(comm.begins) == comm.nranks
-        has_lost = still <= lost if facts.with_role("watchdog-status") else not still.isdisjoint(lost)
+        # Without PyTorch's lines those that only wait are silent.
+        has_lost = still <= lost if facts.with_role("watchdog-status") else 2 * len(still & lost) > len(still)
         if is_whole and has_lost and 2 * len(gone) <= comm.nranks:
             left |= gone
         works |= still

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.event.types import BootstrapInterface, CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
 from nccl_inspect.judging.statements import find_rank, value
@@ -202,13 +202,15 @@ def lacks_beginning(facts: Facts) -> bool:
 
     Communicators end that it never shows, or ranks end because of a time-out of which they told before, as others did.
     """
-    if any(comm.ended and not (comm.started or comm.completed) for comm in facts.job.communicators):
+    comms = facts.job.communicators
+    if any(comm.ended and not (comm.started or comm.completed) for comm in comms):
         return True
     told = {status.rank for status in statuses(facts)} | {wait.rank for wait in waits(facts)}
     ended = [one for one in facts.notices("torch/process-terminating") if _TIMED_OUT in one.message]
     later = [*ended, *facts.with_role("after-timeout")]
     ranks = {rank for notice in later if (rank := find_rank(notice.message)) is not None}
-    return not ranks <= told
+    shown = {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+    return not ranks <= told.union(shown, *(global_ranks(comm, comm.started) for comm in comms))
 
 
 def communicator_of(

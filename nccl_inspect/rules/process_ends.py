@@ -159,6 +159,9 @@ _MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGK
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that ended on their own, as reported by launchers, shells or themselves."""
+    is_cut_off = lacks_beginning(facts)
+    if is_cut_off:  # who gave up waiting aborts; anybody else may be whom they waited for
+        departed = [end for end in departed if end.code != -signal.SIGABRT] or departed
     departed, unordered = ends.sort_by_time([end for end in departed if end.echo is None] or departed)
     words = ends.last_words(facts, departed)
     first, more = departed[0], len(departed) - 1
@@ -185,19 +188,31 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     # A rank that gave up waiting aborts as well, and its words may be cut off.
     is_mute = first.code == -signal.SIGABRT and first.raised is None and message is None
     is_doubtful |= is_mute and not begun.issuperset(first.ranks)
-    is_late = is_mute and lacks_beginning(facts)
+    is_late = is_mute and is_cut_off
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
     ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided)
-    named: dict[str, object] = {"ended": ended, "more": more, "suspected": suspected}
-    named |= {"barrier": exceptions.absent_ranks(facts), "own": {*first.ranks}, "unordered": unordered}
-    named |= {"mute": suspected & without_output(facts)}
-    named |= {"begin": cite_line(first.begin.evidence[0]), "place": cite_line(first.notice.evidence[0])}
-    named |= {"cut off": first.trace and first.trace.is_cut_off, "loader": first.is_loader, "gave up": first.echo}
-    named |= {"manner": "" if first.echo else manner, **_name_cause(facts, first, message)}
-    named |= {"ends others": ends_others and not is_last_one, "last": ends_others and is_last_one}
-    named |= {"late": is_late, **_name_state(facts, first.notice.evidence)}
+    named = {
+        "ended": ended,
+        "more": more,
+        "unordered": unordered,
+        "own": {*first.ranks},
+        "begin": cite_line(first.begin.evidence[0]),
+        "place": cite_line(first.notice.evidence[0]),
+        "cut off": first.trace and first.trace.is_cut_off,
+        "loader": first.is_loader,
+        "manner": "" if first.echo else manner,
+        **_name_cause(facts, first, message),
+        **_name_state(facts, first.notice.evidence),
+        "late": is_late,
+        "gave up": first.echo,
+        "suspected": suspected,
+        "mute": suspected & without_output(facts),
+        "barrier": exceptions.absent_ranks(facts),
+        "ends others": ends_others and not is_last_one,
+        "last": ends_others and is_last_one,
+    }
     raised = [*([first.trace.begin.evidence[0]] if first.trace else []), *([first.raised.line] if first.raised else [])]
     lines = [*raised, *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]])]
     # It may not be a rank, or only one that lost another.
@@ -278,14 +293,30 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
         process = f"{first.process.host}, pid {first.process.pid}{device}"
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
     is_unanswered = all(any(words in notice.message for words in silence.UNANSWERED) for notice in echoes)
-    loss: dict[str, object] = {"lost": True, "unsure": not sure, "over": facts.is_over(), "aborted": left.has_aborted}
-    loss |= {"gone": gone if left.gone else "", "many": len(left.gone) > 1, "left": left.has_left}
-    loss |= {"barrier": exceptions.absent_ranks(facts), "victims": victims, "peers": list(silence.peers_lost(echoes))}
-    loss |= {"absent": absent, "possible": possible, "candidates": ranges(left.candidates) if candidates else ""}
-    loss |= {"home": "host {}, local rank {}".format(*homes[0]) if homes else "", "process": process}
-    loss |= {"line": first.line if first else "", "unanswered": is_unanswered, "whole": is_whole}
-    loss |= {"elsewhere": bool(candidates) and seen.isdisjoint(candidates), "few": 1 < len(candidates) < world}
-    loss |= {"possible here": possible & seen, "echo of one here": possible and possible <= seen}
+    loss: dict[str, object] = {
+        "lost": True,
+        "unsure": not sure,
+        "over": facts.is_over(),
+        "whole": is_whole,
+        "unanswered": is_unanswered,
+        "gone": gone if left.gone else "",
+        "many": len(left.gone) > 1,
+        "aborted": left.has_aborted,
+        "left": left.has_left,
+        "process": process,
+        "line": first.line if first else "",
+        "victims": victims,
+        "peers": list(silence.peers_lost(echoes)),
+        "barrier": exceptions.absent_ranks(facts),
+        "absent": absent,
+        "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
+        "candidates": ranges(left.candidates) if candidates else "",
+        "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
+        "few": 1 < len(candidates) < world,
+        "possible": possible,
+        "possible here": possible & seen,
+        "echo of one here": possible and possible <= seen,
+    }
     hosts = {last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes)
     shown = [*check.first_evidence(echoes)[:_MOST_SHOWN], *(one.evidence for one in left.gone[:1] if one.evidence)]
     ranks = gone or absent or possible or victims
@@ -347,7 +378,8 @@ def tell_ended_from_outside(facts: Facts, account: Account) -> Hit:
     """Return processes that were told to end: by their launcher alone, it did so because another one failed."""
     hit = check.tell_account(facts, account)
     told = {value(notice, "pid") for notice in facts.with_role("ends-worker")}
-    if not all(value(notice, "pid") in told for notice in facts.errors() if is_forced(notice)):
+    forced = [*filter(is_forced, facts.errors()), *facts.with_role("forced-end"), *ends.terminations(facts)]
+    if not told or any(value(notice, "pid") not in told for notice in forced):
         return hit
     return hit.with_fields(named={**hit.named, "worker": True})
 

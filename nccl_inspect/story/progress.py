@@ -192,9 +192,11 @@ class Table:
             return None
         if self._last_time - max(since) < _HEARING:
             return None  # the log may end before they do
-        is_store_alone = 0 in confirming and len(here) < len(there)
+        is_store_alone = 0 in confirming and len(here) == 1 < min(len(there), len(confirming))
         named = confirming if is_store_alone else set(silent)
         hosts = self.actors.hosts_of(named)
+        if not hosts and not is_store_alone and len(silent) >= len(confirming):
+            return None
         who = f"{ranks_word(named)} ({list_words(hosts)})" if hosts else ranks_word(named)
         text = f"{who} did not confirm the time-out through PyTorch's store, as others did: cut off, or the output ends"
         if is_store_alone:
@@ -222,14 +224,15 @@ class Table:
             return self._judge_pair(line)
         for group, some in by_group.items():
             by_number = sorted(group_sets((wait.seq, wait.rank) for wait in some if wait.rank is not None).items())
-            if len(by_number) < 2:
-                ((number, waiting),) = by_number or [(0, set[int]())]
+            if len(by_number) == 1:
+                ((number, waiting),) = by_number
                 past = (one for one in statuses(self.facts) if one.group == group and one.completed >= number)
                 late = {one.rank for one in past if one.rank is not None} - self._standing
                 if 0 < 2 * len(late) <= len(waiting):
                     they = f"{ranks_word(late)} came to work {number} of group {group}"
                     text = f"{they} only after the others had timed out in it, or made another call under that number"
                     return blame("never-called", late, text, line)
+            if len(by_number) < 2:
                 continue
             (number, first), (_, then), *_ = by_number
             if only := first - then:

@@ -93,7 +93,7 @@ class _Fork(Helper):
     def result(self) -> Any:
         import pickle
 
-        with self._file, suppress(OSError):  # no memory is to be had
+        with self._file, suppress(OSError, MemoryError):  # no memory is to be had
             if not self._wait_for_end():
                 self._file.seek(0)
                 return pickle.load(self._file)  # noqa: S301 - from our own process

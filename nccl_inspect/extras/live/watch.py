@@ -25,7 +25,7 @@ from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.judging.actors import Actors
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import who
 from nccl_inspect.judging.facts import Facts
@@ -372,7 +372,7 @@ class Watch:
         if self._answer is None:
             return None
         found: ras.Answer = self._answer.value
-        ranks = found.ranks_by_pid() | (Actors(Facts(self.job)).ranks_by_pid if self.job else {})
+        ranks = found.ranks_by_pid() | (actors_of(Facts(self.job)).ranks_by_pid if self.job else {})
         late = found.last_to_come()
         words: dict[str, str] = {}
         for mismatch in found.mismatches:
