@@ -331,14 +331,17 @@ class Edges:
     ) -> None:
         """Explain a signal: by what failed before it, else by ranks that waited before it."""
         # A launcher ends the others before it reports why, and the time of that may be all that is known.
-        others = [one for one in causes if one is not signal]
-        late = [one for one in others if signal.is_launchers_signal and are_together(one, signal)]
-        earlier = [one for one in others if one.is_report or one in late or before(one, signal) is not False]
-        why = earlier or [head for head in waiting if before(head, signal) is True]
+        is_launchers = signal.is_launchers_signal
+        why = _first_incident(
+            one
+            for one in causes
+            if one is not signal
+            and (one.is_report or before(one, signal) is not False or (is_launchers and are_together(one, signal)))
+        ) or _first_incident(head for head in waiting if before(head, signal) is True)
         if why:
-            signal.because.append(why[0])
+            signal.because += why
         elif signal is not first_out and first_out is not None:
-            is_reaction = signal.is_launchers_signal and not first_out.is_launchers_signal
+            is_reaction = is_launchers and not first_out.is_launchers_signal
             if is_reaction or not are_together(first_out, signal):
                 signal.because.append(first_out)
 
