@@ -192,12 +192,10 @@ def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
         return True
     failures, end = _places_of_failures(facts)[here.source]
     below = bisect_right(failures, here.order)
-    own = {last.process for last in facts.job.last_lines if rank in last.ranks}
-    begun = [one for one in facts.notices("nccl/comm-start-28") if value(one, "how") == "Abort"]
-    lines = [line for one in begun for process, line in zip(one.processes, one.lines, strict=False) if process in own]
-    given_up = min((line.order for line in lines if is_before(here, line)), default=None)
-    warned = [line for one in facts.job.notices if one.level == "WARN" for line in one.lines if is_before(here, line)]
-    if given_up is not None and not any(place < given_up for place in (*failures[below:], *(w.order for w in warned))):
+    given_up = next((order for order in _aborts(facts).get((here.source, rank), []) if order > here.order), None)
+    warned = _warnings(facts).get(here.source, [])
+    lost = [*failures[below : below + 1], *warned[(at := bisect_right(warned, here.order)) : at + 1]]
+    if given_up is not None and min(lost, default=given_up) >= given_up:
         return False  # it gives up its communicator before anybody there loses others
     if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
         return True
@@ -208,6 +206,27 @@ def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
 def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
     """Return the last line of each rank in each source."""
     return dict(sorted(((last.source, rank), last.order) for last in facts.job.last_lines for rank in last.ranks))
+
+
+@once
+def _aborts(facts: Facts) -> dict[tuple[str, int | None], list[int]]:
+    """Return the lines in which each rank begins to give up a communicator, by source and rank, in order."""
+    ranks = {last.process: last.ranks for last in facts.job.last_lines}
+    begun = [one for one in facts.notices("nccl/comm-start-28") if value(one, "how") == "Abort"]
+    lines = sorted(
+        (line.order, line.source, process)
+        for one in begun
+        for process, line in zip(one.processes, one.lines, strict=False)
+    )
+    return group_values(((source, rank), order) for order, source, process in lines for rank in ranks.get(process, ()))
+
+
+@once
+def _warnings(facts: Facts) -> dict[str, list[int]]:
+    """Return the lines of each source that warn, in order."""
+    warned = (notice for notice in facts.job.notices if notice.level == "WARN")
+    by_source = group_values(line.position for notice in warned for line in notice.lines)
+    return {source: sorted(orders) for source, orders in by_source.items()}
 
 
 @once

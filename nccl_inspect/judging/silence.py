@@ -180,7 +180,7 @@ def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine
         is_whole = len(comm.begins) == comm.nranks
         # Without PyTorch's lines those that only wait are silent.
         has_lost = still <= lost if facts.with_role("watchdog-status") else 2 * len(still & lost) > len(still)
-        if is_whole and has_lost and 2 * len(gone) <= comm.nranks:
+        if is_whole and still and has_lost and 2 * len(gone) <= comm.nranks:
             left |= gone
         works |= still
     left -= works | lost
