@@ -37,6 +37,8 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
 _SELECTED = "launchers/ray-memory-selected"
+_FIRST_GROUP = "keys: /default_pg/0//cuda//"
+"""PyTorch's words for a key of the group of all ranks."""
 
 
 class ProcessEnd(Frozen):
@@ -207,19 +209,27 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
 
 
 def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
-    """Return the exception with which a process reports that it did not get the id of a communicator from rank 0.
+    """Return the exception with which a process reports that it did not meet the others in PyTorch's store.
 
-    Without a label it names a rank of its group, which is one of the job where no communicator came about before.
+    Without a label it names a rank of its group: one of the job if the key is that of PyTorch's first group, or if
+    this rank of the job has started no communicator. An end with the code of an exception is that of the last one
+    above, if all above are of that kind and the rank has started no communicator.
     """
-    if facts.job.communicators:
-        return None
-    for notice in filter(is_unlabelled, facts.with_role("store-failed")):
-        if value(notice, "rank") in end.ranks and precedes(notice, end.notice):
+    for notice in filter(_is_unlabelled, facts.with_role("store-failed")):
+        rank = value(notice, "rank")
+        is_of_job = _FIRST_GROUP in notice.message or rank not in facts.job.ranks_seen
+        if is_of_job and rank in end.ranks and precedes(notice, end.notice):
             return RaisedException(notice.message, notice.evidence[0], notice)
-    return None
+    if end.code != EXCEPTION or not end.ranks or not set(end.ranks).isdisjoint(facts.job.ranks_seen):
+        return None
+    report = end.notice.evidence[0]
+    above = [one for one in exceptions.without_process(facts).get(report.source, []) if is_before(one.line, report)]
+    raised = [one for one in above if one.is_loss_of_peer] or above
+    is_of_store = all(one.is_loss_of_peer or (one.notice and "store-failed" in one.notice.roles) for one in above)
+    return raised[-1] if raised and is_of_store else None
 
 
-def is_unlabelled(notice: Notice) -> bool:
+def _is_unlabelled(notice: Notice) -> bool:
     """Return whether an exception of PyTorch names a rank of its group, and no label in front a rank of the job."""
     return message_of(notice).startswith("torch.distributed.DistBackendError: [")
 

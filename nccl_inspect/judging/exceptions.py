@@ -269,7 +269,7 @@ def find_below(facts: Facts, line: Evidence) -> RaisedException | None:
     """Return the exception that a report announces: the last one above the next such line, else the first."""
     borders = _borders(facts).get(line.source, [])
     at = bisect_right(borders, line.order)
-    stated = _without_process(facts).get(line.source, [])
+    stated = without_process(facts).get(line.source, [])
     first = bisect_right(stated, line.order, key=_order)
     if at == len(borders):  # it may be followed by the output of others
         return stated[first] if first < len(stated) else None
@@ -287,7 +287,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
 
 
 @once
-def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
+def without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
     led_to = facts.with_role("nccl-exception", "store-failed")
     led_to += facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")

@@ -279,6 +279,7 @@ class Edges:
             raised[0].actors = held[0].peers
             held[0].because.append(raised[0])
         ended = [head for head in heads if head.layer == Layer.END and head.is_report and not head.is_kill]
+        ended = ended or [head for head in heads if any(_is_same_line(head, why) for why in head.because)]
         is_one = len(ended) == 1 and len(ended[0].actors) == len(ended[0].because) == 1
         for why in ended[0].because if is_one and not ended[0].gave_up else ():
             is_failure = why.layer in (Layer.SYSTEM, Layer.RESOURCE, Layer.PROGRAM)
@@ -449,6 +450,10 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
         return False
     times = head.time, foreign.time
     return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
+
+
+def _is_same_line(one: Incident, other: Incident) -> bool:
+    return one.line is not None and other.line is not None and one.line.position == other.line.position
 
 
 def _is_failed_transfer(loss: Incident) -> bool:

@@ -109,7 +109,9 @@ def _find_by_rule(
         is_surer = roots[0].is_kill and roots[0].confidence == "certain" != candidate.confidence
         is_same = not ranks or (set(candidate.ranks) == set(ranks) and not is_surer)
         is_stated = kind == "calls-differ" and not roots[0].lags
-        if is_same or closer or is_stated or kind in _VAGUE or candidate.confidence == "possible":
+        is_doubtful = candidate.confidence == "possible"
+        is_known = is_doubtful and kind == "ended-from-outside" and story.effects_of(roots[:1])  # others followed
+        if not is_known and (is_same or closer or is_stated or kind in _VAGUE or is_doubtful):
             return candidate
     if entry.tell is None or kind in _VAGUE:
         return candidate

@@ -15,7 +15,6 @@ from nccl_inspect.judging.ends import (
     LOST,
     find_kills_of_all,
     is_last,
-    is_unlabelled,
     process_ends,
     since_start,
     terminations,
@@ -32,6 +31,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.edges import Incident
 from nccl_inspect.util import signals
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.times import line_seconds
@@ -78,7 +78,9 @@ class Collector:
         self.facts, self.actors = facts, actors
         self.findings = [finding for finding in findings if finding.category != "log quality"]
         echoes = ((end.echo.notice, end) for end in process_ends(facts) if end.echo and end.echo.notice)
-        self._gave_up = {id(notice): frozenset[Actor](end.ranks) for notice, end in echoes if is_unlabelled(notice)}
+        unlabelled = ((notice, end) for notice, end in echoes if actors.rank_in_line(notice.message) is None)
+        by_line = group_values((id(notice), rank) for notice, end in unlabelled for rank in end.ranks)
+        self._gave_up = {notice: frozenset[Actor](ranks) for notice, ranks in by_line.items()}
         """The ranks whose processes ended with an exception that no label gives a rank, by the identity of its line."""
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
@@ -90,12 +92,29 @@ class Collector:
                 self._of_line[line.position] = finding
 
     @cached_property
+    def _ended_at(self) -> dict[Actor, float]:
+        """Return when launchers reported the end of ranks or ended them, where the order of lines says nothing."""
+        if len(self.facts.job.sources) < 2:
+            return {}
+        told = self.facts.with_role("ends-worker")
+        ends = [(self.actors.actor_by_pid(value(notice, "pid")), notice) for notice in told]
+        ends += [(rank, end.notice) for end in process_ends(self.facts) for rank in end.ranks]
+        times = ((actor, line_seconds(notice.evidence[0].text)) for actor, notice in ends if actor is not None)
+        return {actor: time for actor, time in times if time is not None}
+
+    @cached_property
     def _errors(self) -> set[tuple[str, int]]:
         return positions_in(line for notice in self.facts.errors() for line in notice.evidence)
 
     def collect(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""
-        found = [*self._collect_statements(), *self._collect_exceptions(), *self._collect_ends()]
+        found = [*self._collect_statements(), *self._collect_exceptions()]
+        for raised in found:  # the lines of several sources have no order, reports of ends have times
+            is_exception = raised.notice is None or "store-failed" in raised.notice.roles
+            if raised.time is None and is_exception:
+                times = [self._ended_at[actor] for actor in raised.actors if actor in self._ended_at]
+                raised.time = min(times, default=raised.time)
+        found += self._collect_ends({id(incident.notice) for incident in found})
         lost = {actor for incident in found if incident.layer == Layer.LOSS for actor in incident.actors}
         found += self._collect_signals(lost)
         waited = {actor for incident in found if incident.layer == Layer.WAIT for actor in incident.actors}
@@ -215,12 +234,8 @@ class Collector:
 
     def _collect_exceptions(self) -> Iterator[Incident]:
         raised = exceptions.exceptions_of(self.facts)
-        several = len(self.facts.job.sources) > 1  # their lines have no order, reports of ends have times
-        ends = process_ends(self.facts) if several else []
-        times = {rank: line_seconds(end.notice.evidence[0].text) for end in ends for rank in end.ranks}
         for trace in (*raised.traces, *raised.echoes):
             if (incident := self._read_trace(trace)) is not None:
-                incident.time = incident.time or times.get(trace.rank)
                 yield incident
         if raised.traces or raised.echoes or process_ends(self.facts):
             return
@@ -264,7 +279,12 @@ class Collector:
 
     # Ends of processes
 
-    def _collect_ends(self) -> Iterator[Incident]:
+    def _collect_ends(self, collected: Collection[int]) -> Iterator[Incident]:
+        """Yield the reports of ends, and the exceptions that led to them.
+
+        Args:
+            collected: the statements that are incidents already, by their identity.
+        """
         forced = {value(notice, "pid") for notice in self.facts.notices("torch/worker-forced")}
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
@@ -277,8 +297,9 @@ class Collector:
             raised = None if end.report.process == "spawned" else end.raised
             if actors and raised and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised)):
                 yield self._tell(raised, actors)
-            elif end.echo is not None and actors and id(end.echo.notice) not in self._gave_up:
-                yield self._tell(end.echo, actors, Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS)
+            elif end.echo is not None and actors and id(end.echo.notice) not in self._gave_up.keys() & collected:
+                layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
+                yield self._tell(end.echo, actors, layer)
             is_killed = end.code in _KILLS
             yield Incident(
                 "process-killed" if is_killed else "process-ended",

@@ -87,6 +87,8 @@ class Story:
         seen = [one for one in self.incidents if one.line and one.line.source in logs and self._who(one)]
         events = [one for one in seen if not (one.is_condition or one.lags or one.is_signal)]
         sure = [one for one in events if one.finding or (one.confidence == "certain" and not one.is_foreign)]
+        if any(one.is_signal and not self._who(one) for one in self.lead):
+            return None
         kinds = [one.kind for one in self.lead]
         if set(map(id, self.lead)).isdisjoint(
             id(one) for one in seen if not one.is_condition
