@@ -265,8 +265,8 @@ class Edges:
         """Return whether some processes got the first signal alone, and other trouble followed."""
         if head is not first_out or self._actors.everyone <= head.actors:
             return False
-        others = [one for one in trouble if one is not head]
-        return bool(others) and all(before(head, one) is True for one in others)
+        follows = [before(head, one) for one in trouble if one is not head]  # unknown in the same second
+        return True in follows and False not in follows
 
     @staticmethod
     def _find_owner(nameless: list[Incident], held: list[Incident], heads: Iterable[Incident]) -> None:
