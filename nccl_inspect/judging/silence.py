@@ -20,6 +20,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
+from nccl_inspect.util.times import line_seconds
 
 UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
@@ -123,7 +124,9 @@ def silence_of(facts: Facts) -> Silence:
         and all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
     ]
     hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
-    left = [last for last in silent if not hosts or last.process.host in hosts]
+    partners = _common_partners(facts, echoes)
+    left = [last for last in silent if last.process in partners] or silent
+    left = [last for last in left if not hosts or last.process.host in hosts]
     left = [last for last in left if named.intersection(last.ranks)] or left
     comms = facts.job.communicators
     missing = {rank for comm in comms for rank in global_ranks(comm, comm.absent)}
@@ -143,16 +146,19 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
 
     An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
     Where a source, or the lines of a host in it that stand together, has no echo, the connections that others lost to
-    its host are.
+    its host are; if these name no host, that it lost none itself and all who first lost one can have lost it.
     """
     echoes = echoes_of(facts)
+    partners = _common_partners(facts, echoes)
     lost, of_host, blocks = _hosts_lost(facts, echoes), _first_lines(echoes), sources_in_blocks(facts)
     of_source = first_of_each(line for notice in echoes for line in notice.evidence)
 
     def is_early(process: Process, line: Evidence) -> bool:
         here = (line.source, process.host) if line.source in blocks else None
         first = of_host.get(here) if here else of_source.get(line.source)
-        return not of_source or (process.host in lost if first is None else line.order < first)
+        if first is not None or not of_source:
+            return first is None or line.order < first
+        return process.host in lost or (not lost and process in partners)
 
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
@@ -160,6 +166,25 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     early = set() if watchdog.lacks_beginning(facts) else early
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
+
+
+def _common_partners(facts: Facts, echoes: list[Notice]) -> set[Process]:
+    """Return the processes that share a communicator with each one that lost a connection first, and lost none.
+
+    The first ones are those of the earliest second; what comes later may follow from these.
+    """
+    lost = [
+        (line_seconds(line.text), process)
+        for notice in echoes
+        for process, line in zip(notice.processes, notice.lines, strict=False)
+    ]
+    known = [when for when, _ in lost if when is not None]
+    if not known:
+        return set()
+    first = {process for when, process in lost if when is not None and when < int(min(known)) + 1}
+    members = [{begin.process for begin in comm.begins} for comm in facts.job.communicators]
+    partners = [set[Process]().union(*(some for some in members if process in some)) for process in first]
+    return set[Process].intersection(*partners) - {process for _, process in lost}
 
 
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
