@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
@@ -169,9 +170,10 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
 
 
 def _common_partners(facts: Facts, echoes: list[Notice]) -> set[Process]:
-    """Return the processes that share a communicator with each one that lost a connection first, and lost none.
+    """Return the processes that share a communicator with each one that lost a connection first.
 
-    The first ones are those of the earliest second; what comes later may follow from these.
+    Without those that lost one themselves, or timed out. The first ones are those of the earliest second; what comes
+    later may follow from these.
     """
     lost = [
         (line_seconds(line.text), process)
@@ -184,7 +186,9 @@ def _common_partners(facts: Facts, echoes: list[Notice]) -> set[Process]:
     first = {process for when, process in lost if when is not None and when < int(min(known)) + 1}
     members = [{begin.process for begin in comm.begins} for comm in facts.job.communicators]
     partners = [set[Process]().union(*(some for some in members if process in some)) for process in first]
-    return set[Process].intersection(*partners) - {process for _, process in lost}
+    waited = watchdog.waiting_ranks(facts) | {wait.rank for wait in watchdog.waits(facts)}
+    common = set[Process].intersection(*partners) - {process for _, process in lost}
+    return {process for process in common if actors_of(facts).actor_by_process(process) not in waited}
 
 
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
@@ -216,16 +220,18 @@ def _present(facts: Facts, echoes: list[Notice]) -> set[object]:
     """Return the processes with an echo or a failed transfer, or a line or time-out after the first echo of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
-    also have been concatenated.
+    also have been concatenated. In a source without an echo the time of a time-out counts.
     """
     said = [*echoes, *facts.with_role("completion-error")]
     present: set[object] = {process for notice in said for process in notice.processes}
     first = _first_lines(echoes)
     of_source = dict(sorted(((source, order) for (source, _), order in first.items()), reverse=True))
     begins = _first_lines(facts.job.notices) if echoes else {}
-    reports = [(wait.rank, wait.notice.evidence[0]) for wait in watchdog.waits(facts)]
-    reports += [(status.rank, status.notice.evidence[0]) for status in watchdog.statuses(facts)]
+    reports = _list_waits(facts)
     later = {rank for rank, line in reports if line.order > of_source.get(line.source, line.order)}
+    times = (when for notice in echoes for line in notice.lines if (when := line_seconds(line.text)) is not None)
+    since = min(times, default=math.inf)
+    later |= {rank for rank, line in reports if line.source not in of_source and _is_after(line, since)}
     for last in facts.job.last_lines:
         place, other = (last.source, last.process.host), of_source.get(last.source)
         is_later = not later.isdisjoint(last.ranks)
@@ -233,6 +239,18 @@ def _present(facts: Facts, echoes: list[Notice]) -> set[object]:
             is_later |= place in first or begins.get(place, other) < other
         present |= {last.process} if is_later else set()
     return present
+
+
+def _list_waits(facts: Facts) -> list[tuple[int | None, Evidence]]:
+    """Return the ranks that report a time-out, or how far they came by then, each with its line."""
+    waits = [(wait.rank, wait.notice.evidence[0]) for wait in watchdog.waits(facts)]
+    return [*waits, *((status.rank, status.notice.evidence[0]) for status in watchdog.statuses(facts))]
+
+
+def _is_after(line: Evidence, seconds: float) -> bool:
+    """Return whether a line was printed after a time, as far as it shows its own."""
+    when = line_seconds(line.text)
+    return when is not None and when > seconds
 
 
 def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
