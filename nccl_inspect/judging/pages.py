@@ -750,7 +750,7 @@ def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
     elif hosts is None:
         hosts = hosts_in(notices) | (paths.hosts() if paths else set())
     if ranks is None:
-        ranks = actors_of(facts).ranks_in(notices)
+        ranks = actors_of(facts).ranks_stating(notices)
         ranks |= facts.ranks_with(settings) if settings else paths.ends() if paths else set()
     shown = hit.evidence
     if shown is None:

@@ -163,8 +163,8 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     named = {"failed": list_words(map(_words, notices), limit=2), "lost": lost, "stated": stated, "old": is_old}
     named |= {"sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST))}
     named |= {"logged": all(notice.production.startswith("kernel/") for notice in kernel)}
-    ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
-    hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
+    ranks = ranks_in(stated) | kernel_log.ranks_meant(facts, kernel)
+    hosts = hosts_in(notices) | kernel_log.hosts_meant(facts, kernel)
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
     shown = [*notices, *([] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices])]
     yield Hit(shown, named, ranks, hosts, shown)
