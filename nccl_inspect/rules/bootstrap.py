@@ -44,14 +44,23 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     tried = [*failed, *again]
     wanted = {transfers.peer(notice).partition("<")[0] for notice in tried}
     owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
-    named: dict[str, object] = {"where": transfers.addresses(tried) or "another rank", "owners": owners}
-    named |= {"given up": failed, "over": is_over, "open": not is_over and is_late}
-    named |= {"starting": not is_over and not is_late}
-    named |= {"silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices)}
-    named |= {"error": next((error for error in errors if error in transfers.reason(notices[-1])), "")}
+    named: dict[str, object] = {
+        "where": transfers.addresses(tried) or "another rank",
+        "owners": owners,
+        "given up": failed,
+        "over": is_over,
+        "open": not is_over and is_late,
+        "starting": not is_over and not is_late,
+        "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
+        "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
+    }
     bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
-    named |= {"bridge": next(bridges, ""), "interfaces": words if len({one.interface for one in chosen}) > 1 else []}
-    named |= {"IPv6": families[True] if len(families) > 1 else "", "IPv4": families.get(False)}
+    named |= {
+        "bridge": next(bridges, ""),
+        "interfaces": words if len({one.interface for one in chosen}) > 1 else [],
+        "IPv6": families[True] if len(families) > 1 else "",
+        "IPv4": families.get(False),
+    }
     yield Hit(notices, named, evidence=notices if is_over or "refused" not in kinds else notices[-3:])
 
 
@@ -127,12 +136,17 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
     peers = [transfers.peer(notice).partition("<")[0] for notice in failed if lost]
-    named: dict[str, object] = {"used": words, "shared_address": address, "hosts": hosts}
-    named |= {"loops": any(map(networks.is_loopback, peers)), "IPv6": "fe80:" in (lost or words)}
-    named |= {"other": good.pop() if len(good) == 1 else ""}
-    named |= {"Docker": any(one.address.startswith(_DOCKER) for one in used)}
-    named |= {"link-local": not used or any(one.is_link_local for one in used)}
-    named |= {"light": not (lost or known.get("failed") or facts.spans_hosts())}
+    named: dict[str, object] = {
+        "used": words,
+        "shared_address": address,
+        "hosts": hosts,
+        "loops": any(map(networks.is_loopback, peers)),
+        "IPv6": "fe80:" in (lost or words),
+        "other": good.pop() if len(good) == 1 else "",
+        "Docker": any(one.address.startswith(_DOCKER) for one in used),
+        "link-local": not used or any(one.is_link_local for one in used),
+        "light": not (lost or known.get("failed") or facts.spans_hosts()),
+    }
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
@@ -300,12 +314,18 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         if any(error.production == _BARRIER for error in errors):
             ranks = set()
         is_of_nccl = len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys)
-        named = {"missing": missing, "begun": begins, "keys": keys, "of NCCL": is_of_nccl}
-        named |= {"groups": " and of ".join(groups), "taken": "EADDRINUSE" in detail or "already in use" in detail}
-        named |= {"places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting]}
-        named |= {"unresolved": next((value(notice, "error") for notice in unresolved), None)}
-        named |= {"refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed}))}
-        named |= {"raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else ""}
+        named = {
+            "missing": missing,
+            "begun": begins,
+            "keys": keys,
+            "of NCCL": is_of_nccl,
+            "groups": " and of ".join(groups),
+            "taken": "EADDRINUSE" in detail or "already in use" in detail,
+            "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
+            "unresolved": next((value(notice, "error") for notice in unresolved), None),
+            "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
+            "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
+        }
         yield Hit(errors, named | _place_of_store(connecting), missing or awaited or ranks, (), [*first, *errors])
 
 

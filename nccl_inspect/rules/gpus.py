@@ -160,9 +160,14 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_explained = bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
     is_unrelated = surely == {"possible"} or is_explained or not is_over
     is_old = not (stated or is_proved) and is_unrelated
-    named = {"failed": list_words(map(_words, notices), limit=2), "lost": lost, "stated": stated, "old": is_old}
-    named |= {"sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST))}
-    named |= {"logged": all(notice.production.startswith("kernel/") for notice in kernel)}
+    named = {
+        "failed": list_words(map(_words, notices), limit=2),
+        "lost": lost,
+        "stated": stated,
+        "old": is_old,
+        "sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST)),
+        "logged": all(notice.production.startswith("kernel/") for notice in kernel),
+    }
     ranks = ranks_in(stated) | kernel_log.ranks_meant(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_meant(facts, kernel)
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
@@ -198,11 +203,16 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     answering = {process for notice in helpers for process in notice.processes}
     asked = bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
     files = [str(failure.file or "") for failure in failures]
-    named = {"on host": not torch and (any(on_host) or all("shm.cc" in file for file in files)), "NCCL": failures}
-    named |= {"file": files[0] if files else "", "XLA": facts.notices("frameworks/xla-nccl-failed")}
-    named |= {"NVLS": any(file.endswith("transport/nvls.cc") for file in files)}
-    named |= {"vague": not failures and not any(cuda.FULL in notice.message for notice in torch)}
-    named |= {"asked by others": asked, "harmless": asked and not facts.job.failed}
+    named = {
+        "on host": not torch and (any(on_host) or all("shm.cc" in file for file in files)),
+        "NCCL": failures,
+        "file": files[0] if files else "",
+        "XLA": facts.notices("frameworks/xla-nccl-failed"),
+        "NVLS": any(file.endswith("transport/nvls.cc") for file in files),
+        "vague": not failures and not any(cuda.FULL in notice.message for notice in torch),
+        "asked by others": asked,
+        "harmless": asked and not facts.job.failed,
+    }
     named |= {} if failures else _find_excess(torch[0])
     ranks = ranks_in(notices) | {rank for notice in torch if (rank := rank_prefix(notice)) is not None}
     is_sure = failures or any(is_proved(facts, notice) for notice in torch)

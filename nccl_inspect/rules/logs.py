@@ -53,8 +53,14 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         examples = facts.job.damaged
         written_into = repaired or any(_TWO.search(example.text) for example in examples)
         alike = lost >= 0.9 * lines and not written_into
-        named = {"torn": lost + repaired, "lines": f"{lines:,}", "repaired": repaired, "lost": lost}
-        named |= {"unread": f"{lost:,}", "alike": alike}
+        named = {
+            "torn": lost + repaired,
+            "lines": f"{lines:,}",
+            "repaired": repaired,
+            "lost": lost,
+            "unread": f"{lost:,}",
+            "alike": alike,
+        }
         yield Hit(named=named, evidence=examples or facts.job.repaired)
 
 
@@ -245,8 +251,13 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
         others = [other.phases.get(phase, 0.0) for other in comm.timings if other is not timing]
         rank = comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None
         if seconds >= timing.total / 2:
-            named = {"nranks": comm.nranks, "total": f"{timing.total:.0f}", "seconds": f"{seconds:.0f}", "phase": phase}
-            named |= {"others": f"{min(others):.0f} to {max(others):.0f}" if others else ""}
+            named = {
+                "nranks": comm.nranks,
+                "total": f"{timing.total:.0f}",
+                "seconds": f"{seconds:.0f}",
+                "phase": phase,
+                "others": f"{min(others):.0f} to {max(others):.0f}" if others else "",
+            }
             yield Hit([], named, [] if rank is None else [rank], evidence=filter(None, [timing.evidence]))
 
 

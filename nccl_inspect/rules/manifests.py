@@ -82,8 +82,12 @@ def _hit(
     is_docker = cases[0].is_docker
     pods = dict.fromkeys(case.pod.label for case in cases)
     what = {case.container.name for case in cases if not case.is_docker and case.container.name}
-    both = {"pods": list(pods), "container": what.pop() if len(what) == 1 else "", "docker": is_docker}
-    both |= {"steps": [] if is_docker else list(steps)}
+    both = {
+        "pods": list(pods),
+        "container": what.pop() if len(what) == 1 else "",
+        "docker": is_docker,
+        "steps": [] if is_docker else list(steps),
+    }
     return Hit(named={**both, **named}, evidence=lines, effects=effects, cases=cases)
 
 

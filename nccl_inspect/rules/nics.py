@@ -58,10 +58,17 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     ends = (end for end in (links[0].send, links[0].receive) if end)
     one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
     matched = facts.inter_host_rdma_paths().where(lambda kind: any(one.send and one.receive for one in kind.links))
-    named: dict[str, object] = {"crossing": len(paths), "matched": matched, "one": one, "other": other}
-    named |= {"uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links}))}
-    named |= {"listed": listed, "warned": warned, "settings": settings if not listed and not warned else []}
-    named |= {"allowed": [setting for setting in settings if setting.value == "1"]}
+    named: dict[str, object] = {
+        "crossing": len(paths),
+        "matched": matched,
+        "one": one,
+        "other": other,
+        "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
+        "listed": listed,
+        "warned": warned,
+        "settings": settings if not listed and not warned else [],
+        "allowed": [setting for setting in settings if setting.value == "1"],
+    }
     signs = listed[:1] or warned or settings
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
@@ -275,8 +282,14 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
         ]
         lines = [line for own in ends for line in islice(own.end_lines(shared.side), 1)]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-        named = {"ranks": shared.ranks, "host": first.host.name, "nic": first.shared_name, "absent": first.absent}
-        named |= {"idle": f"{some_names(first.names)} {is_or_are(len(first.names))}", "others": hosts[1:]}
+        named = {
+            "ranks": shared.ranks,
+            "host": first.host.name,
+            "nic": first.shared_name,
+            "absent": first.absent,
+            "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
+            "others": hosts[1:],
+        }
         ranks = [rank for _, shared in hosts for rank in shared.ranks]
         shown = [*(one.evidence for one, _ in hosts[:2]), *lines, *evidence_of_settings(policy[:1], 1)]
         yield Hit([], named | {"policy": policy}, ranks, [one.host.name for one, _ in hosts], shown)
@@ -288,8 +301,16 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
     meant = [host for host in hosts if host.meant]
     for first in (meant or hosts)[:1]:
         used, names, total = len(first.used), first.names, len(first.used) + len(first.names)
-        named = {"idle": some_names(names), "host": first.host.name, "one": len(names) == 1, "used": used}
-        named |= {"total": total, "share": f"{used}/{total}", "others": meant[1:], "meant": meant}
+        named = {
+            "idle": some_names(names),
+            "host": first.host.name,
+            "one": len(names) == 1,
+            "used": used,
+            "total": total,
+            "share": f"{used}/{total}",
+            "others": meant[1:],
+            "meant": meant,
+        }
         ranks = [rank for host in meant for rank in host.host.ranks]
         yield Hit([], named, ranks, [host.host.name for host in meant], [host.evidence for host in meant])
 
@@ -537,11 +558,15 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     own = facts.notices("mooncake/mooncake-device")  # a NIC of another library, with its address
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     both = value(failed[0], "local_gid") and value(failed[0], "remote_gid")
-    named = {"error": value(failed[0], "error"), "both": both, "chosen": chosen}
-    named |= {"known": links}  # else, without addresses, the card may be InfiniBand
-    named |= {"link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own)}
-    named |= {"link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair)}
-    named |= {"of two families": any(one.startswith("::ffff:") != peer.startswith("::ffff:") for one, peer in gids)}
+    named = {
+        "error": value(failed[0], "error"),
+        "both": both,
+        "chosen": chosen,
+        "known": links,  # else, without addresses, the card may be InfiniBand
+        "link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own),
+        "link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair),
+        "of two families": any(one.startswith("::ffff:") != peer.startswith("::ffff:") for one, peer in gids),
+    }
     yield Hit(failed, named, evidence=[*failed, *own, *chosen])
 
 
@@ -621,8 +646,14 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
     common = [f"{what} {list_words(ends)}" for what, ends in (("card", cards), ("peer", peers)) if len(ends) == 1]
-    named = {"common": " and ".join(common), "several": len(notices) > 1, "silent": silent, "chosen": chosen}
-    named |= {"survived": not (failed or lost), "refused by others": facts.completions(*transfers.OTHER_ROOTS)}
+    named = {
+        "common": " and ".join(common),
+        "several": len(notices) > 1,
+        "silent": silent,
+        "chosen": chosen,
+        "survived": not (failed or lost),
+        "refused by others": facts.completions(*transfers.OTHER_ROOTS),
+    }
     ranks = {rank for host in facts.job.hosts if host.name in silent for rank in host.ranks}
     devices = {str(value(notice, "device")) for notice in failed}
     on_rails = {  # those that use the NICs of these names, the rails of the reporters
@@ -641,9 +672,14 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         return
     unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
-    named: dict[str, object] = {"without": hosts_in(without), "verbs": verbs, "named": [] if verbs else listed}
-    named |= {"unusable": unusable[0].message if unusable else "", "listed": listed}
-    named |= {"excluded": all(one.value.startswith("^") for one in listed)}
+    named: dict[str, object] = {
+        "without": hosts_in(without),
+        "verbs": verbs,
+        "named": [] if verbs else listed,
+        "unusable": unusable[0].message if unusable else "",
+        "listed": listed,
+        "excluded": all(one.value.startswith("^") for one in listed),
+    }
     hints = networks.ib_hints(facts)
     if paths and (expected or hints):
         devices = facts.with_event(NetDevices, lambda event: bool(event.devices))

@@ -72,8 +72,12 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
     if refused and (slow or not local) and not disabling_settings(facts):
         allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
         poor = all(can is False for can in allowed)
-        named = {"refused": refused, "poor": poor, "doubtful": not slow or not (poor or any(allowed))}
-        named |= {"reasons": [getattr(notice.event, "reason", "") for notice in refused]}
+        named = {
+            "refused": refused,
+            "poor": poor,
+            "doubtful": not slow or not (poor or any(allowed)),
+            "reasons": [getattr(notice.event, "reason", "") for notice in refused],
+        }
         lines = [*first_evidence(refused[:3]), *slow.first_lines()[:2]]
         yield Hit([], named, slow.ends() or ranks_in(refused), hosts_in(refused), lines, slow)
 
@@ -107,10 +111,19 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
     fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
-    named |= {"off": off, "levels": levels, "refused": refused, "possible": possible, "from a list": possible}
-    named |= {"sure": possible and facts.hardware == "certain", "fabric": fabric, "fast": fast}
-    named |= {"unmeasured": fast is None, "unknown": fast is impact.P2P}
-    named |= {"less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else ""}
+    named |= {
+        "off": off,
+        "levels": levels,
+        "refused": refused,
+        "possible": possible,
+        "from a list": possible,
+        "sure": possible and facts.hardware == "certain",
+        "fabric": fabric,
+        "fast": fast,
+        "unmeasured": fast is None,
+        "unknown": fast is impact.P2P,
+        "less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else "",
+    }
     named |= {_RCCL_WARNS[notice.production]: True for notice in warned}
     yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
     if not possible and not fabric and not off:
@@ -309,13 +322,17 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
     has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
     is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
-    named = {"whole": whole, "lacking": ranks, "senders": only_senders, "side": hosts, "off": read_off}
-    named |= {"normal": only_senders and not (read_off or reasons or is_capable)}
-    named |= {
+    named = {
+        "whole": whole,
+        "lacking": ranks,
+        "senders": only_senders,
+        "side": hosts,
+        "off": read_off,
+        "normal": only_senders and not (read_off or reasons or is_capable),
         "distance": networks.distance_in_words(far, facts) if far else "",
         "daemon": networks.google_daemon(paths),
+        "reason": reasons[0].message if reasons else "",
     }
-    named |= {"reason": reasons[0].message if reasons else ""}
     own = islice((line for side, some in at.items() for line in some.end_lines(side)), 2)
     yield Hit([], named, ranks or paths.ends(), hosts, [*paths.first_lines()[:1], *own, *reasons[:2]], paths)
 
@@ -366,10 +383,18 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     else:
         in_part = [setting for setting in narrow if setting.ranks is not None]
         harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
-    named: dict[str, object] = {"chosen": settings, "narrow": narrow, "unchecked": unchecked}
-    named |= {"shown": harmful or settings}
-    named |= {"harmful": harmful, "LL alone": any(map(_leaves_only_ll, harmful)), "ll": _OF_LL, "own": _OF_ALL}
-    named |= {"required": is_required, "perhaps required": is_perhaps_required}
+    named: dict[str, object] = {
+        "chosen": settings,
+        "narrow": narrow,
+        "unchecked": unchecked,
+        "shown": harmful or settings,
+        "harmful": harmful,
+        "LL alone": any(map(_leaves_only_ll, harmful)),
+        "ll": _OF_LL,
+        "own": _OF_ALL,
+        "required": is_required,
+        "perhaps required": is_perhaps_required,
+    }
     return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
 
 

@@ -238,8 +238,13 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         error = str(value(message, "error"))
         code = cuda.code_in(error)
         return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.knows(code, "kernel") else ""}
-    names = {"SIGKILL": end.code == -signal.SIGKILL, "training": end.report.process == "training"}
-    names |= {"lost by Ray": end.manner == ends.LOST, "crash": end.is_crash, "SIGABRT": end.code == -signal.SIGABRT}
+    names = {
+        "SIGKILL": end.code == -signal.SIGKILL,
+        "training": end.report.process == "training",
+        "lost by Ray": end.manner == ends.LOST,
+        "crash": end.is_crash,
+        "SIGABRT": end.code == -signal.SIGABRT,
+    }
     if end.echo:
         names |= {"waited": exceptions.WAITED in end.echo.text, "lost another": True}
     if why := next((name for name, holds in names.items() if holds), ""):
@@ -418,8 +423,9 @@ def slurm_ended_job(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
                 "number": job.number,
                 "state": state,
                 "limit": state in _OVERTIME and values.get("TimeLimit"),
+                "reason": values.get("Reason", "None"),
+                "code": values.get("ExitCode", "?"),
             }
-            named |= {"reason": values.get("Reason", "None"), "code": values.get("ExitCode", "?")}
             shown = (job.lines[key] for key in _SHOWN_KEYS if key in values)
             lines = [Evidence(output.name, line, " ".join(by_line[line])) for line in shown]
             yield Hit([], named, evidence=lines, effects=explained)
@@ -462,10 +468,15 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
         "pods": list_words((case.pod.label for case, _ in deaths), limit=3),
         "gone": gone,
         "reason": ended.reason,
+        "code": "" if is_memory else ended.code,
+        "signal": "" if has_reason else ended.code,
+        "limit": list(limit),
+        "pod": pod.name,
+        "own": workloads.namespace_option(pod.namespace),
+        "memory": is_memory,
+        "node": "" if is_container else pod.node,
+        "container": is_container,
     }
-    known |= {"code": "" if is_memory else ended.code, "signal": "" if has_reason else ended.code, "limit": list(limit)}
-    known |= {"pod": pod.name, "own": workloads.namespace_option(pod.namespace), "memory": is_memory}
-    known |= {"node": "" if is_container else pod.node, "container": is_container}
     shown = [Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths]
     sure = "certain" if has_reason and agrees and (is_current or dead & named) else "likely"
     yield Hit([], known, gone, None, shown, confidence=sure, effects=faults, cases=[case for case, _ in deaths])
