@@ -14,7 +14,7 @@ from nccl_inspect.judging.ends import has_ended, is_proved
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of, rank_prefix
+from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
@@ -171,7 +171,8 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     ranks = ranks_in(stated) | kernel_log.ranks_meant(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_meant(facts, kernel)
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
-    shown = [*notices, *([] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices])]
+    failed = [] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
+    shown = [*notices, *failed]
     yield Hit(shown, named, ranks, hosts, shown)
 
 
@@ -214,9 +215,8 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "harmless": asked and not facts.job.failed,
     }
     named |= {} if failures else _find_excess(torch[0])
-    ranks = ranks_in(notices) | {rank for notice in torch if (rank := rank_prefix(notice)) is not None}
-    is_sure = failures or any(is_proved(facts, notice) for notice in torch)
-    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
+    sure = None if failures or any(is_proved(facts, notice) for notice in torch) else "likely"
+    yield Hit(notices, named, ranks_in(notices), hosts_in(notices), [*notices, *sizes], confidence=sure)
 
 
 _REQUEST = compile_later(

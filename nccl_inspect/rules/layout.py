@@ -109,7 +109,8 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
-        net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        net = current_rate(paths, machine)
+        fast = p2p(machine) if machine and machine.nvlink else None
         cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
         members = {rank for comm in alone for rank in comm.known_ranks}
         named: dict[str, object] = {

@@ -76,7 +76,8 @@ def log_flood(facts: Facts) -> Iterator[Hit]:
         or getattr(one.event, "tone", "info") != "info"
         or isinstance(one.event, ErrorCascade)
     ]
-    total, lines = sum(notice.count for notice in repeated), sum(source.lines for source in facts.job.sources)
+    total = sum(notice.count for notice in repeated)
+    lines = sum(source.lines for source in facts.job.sources)
     if any(notice.count > 10_000 for notice in repeated) or total * 2 > lines:
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
 
@@ -178,7 +179,8 @@ def _find_tests(facts: Facts) -> Iterator[Hit]:
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
-    units, options = facts.notices("nccl-tests/test-units"), facts.notices("nccl-tests/test-options")
+    units = facts.notices("nccl-tests/test-units")
+    options = facts.notices("nccl-tests/test-options")
     tables = _at_once(facts, [line for notice in units for line in notice.evidence])
     starts = sum(notice.count for notice in options)
     if len(heads) > 1:

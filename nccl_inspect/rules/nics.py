@@ -178,12 +178,15 @@ _SEVERE = 5  # this many times fewer NICs are an error
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
-    fewer, errors = facts.notices("nccl/net-device-count-low"), facts.errors_of_rule("nic-asymmetry")
+    fewer = facts.notices("nccl/net-device-count-low")
+    errors = facts.errors_of_rule("nic-asymmetry")
     if compared := [*facts.notices("nccl/net-device-count-mixed"), *facts.notices("nccl/net-device-mismatch")]:
-        is_collnet, is_refused = _is_collnet(compared[0]), bool(facts.notices("nccl/net-device-count-mixed"))
+        is_collnet = _is_collnet(compared[0])
+        is_refused = bool(facts.notices("nccl/net-device-count-mixed"))
         compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
         fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
-        low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
+        low = min(value(one, "min") for one in compared)
+        high = max(value(one, "max") for one in compared)
         is_severe = not is_collnet and high >= _SEVERE * max(low, 1)
         named = {"low": low, "high": high, "severe": is_severe, "refused": is_refused, "CollNet": is_collnet}
         hit = Hit([*compared, *fewer], named)
@@ -415,7 +418,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    paths, judged = facts.inter_host_rdma_paths(), {one.host.name: one for one in _judged_hosts(facts)}
+    paths = facts.inter_host_rdma_paths()
+    judged = {one.host.name: one for one in _judged_hosts(facts)}
     whole = {name: one.comms for name, one in judged.items() if not one.absent}
     compared = group_sets(
         (host, end.nic_index)
@@ -425,7 +429,9 @@ def idle_nics(facts: Facts) -> list[Idle]:
         if end.nic_index is not None
     )
     usual = group_sets((judged[name].alike, frozenset(nics)) for name, nics in compared.items())
-    in_use, listing, machine = nics_used(paths), filter(_devices, networks.card_lists(facts)), facts.platform
+    in_use = nics_used(paths)
+    listing = filter(_devices, networks.card_lists(facts))
+    machine = facts.platform
     listed = group_values((name, notice) for notice in listing for name in notice.hosts)
     results: list[Idle] = []
     for name, one in judged.items():
@@ -437,7 +443,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
         most = gpus * (machine.port_nics if machine and machine.gpus == gpus else 1)
         if not used.keys() <= devices.keys() or len(devices) > most:
             continue
-        links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+        links = {devices[index][-1] for index in used}
+        names = {devices[index][1] for index in used}
         unused = {
             index: device[1]
             for index, device in devices.items()
@@ -666,11 +673,14 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
 
 def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
-    paths, cards, verbs = networks.tcp_paths(facts), networks.ib_cards(facts), networks.lacking_verbs(facts)
+    paths = networks.tcp_paths(facts)
+    cards = networks.ib_cards(facts)
+    verbs = networks.lacking_verbs(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
     if networks.efa_hints(facts) and not expected:
         return
-    unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
+    unusable = facts.notices("nccl/ib-device-not-usable")
+    without = networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
     named: dict[str, object] = {
         "without": hosts_in(without),

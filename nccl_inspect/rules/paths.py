@@ -106,7 +106,8 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
             yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
-    refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
+    refused = facts.with_event(P2pRefused)
+    possible = all(map(facts.allows_p2p, rest.kinds))
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
@@ -132,7 +133,8 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
 
 def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     """Return what is known of the links between these pairs: where they have NVLink, SHM is far slower."""
-    machine, kinds = facts.platform, {kind.pair_class for kind in pairs.kinds if kind.pair_class}
+    machine = facts.platform
+    kinds = {kind.pair_class for kind in pairs.kinds if kind.pair_class}
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
     named = {"machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
@@ -212,7 +214,8 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons, over_tcp = [*refused, *weak], networks.over_tcp_provider(facts)
     off = [] if over_tcp else networks.settings_without_gdr(facts)
-    some, direct = paths.where(lambda kind: kind.gdr == "partial"), impact.network(facts.platform)
+    some = paths.where(lambda kind: kind.gdr == "partial")
+    direct = impact.network(facts.platform)
     rails = len(facts.job.network.devices) if facts.job.network.name == "IB" else 0
     named = _steer(facts, paths, reasons) | {
         "partial": len(some),
@@ -321,7 +324,8 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     names = {name for (names,) in paths.distinct("communicators") for name in names}
     sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
     has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
-    is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
+    is_capable = (facts.platform and facts.platform.gdr) or has_one_each
+    far = networks.first_too_far(reasons)
     named = {
         "whole": whole,
         "lacking": ranks,

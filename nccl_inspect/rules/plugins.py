@@ -59,7 +59,9 @@ def _files(notice: Notice) -> list[str]:
 
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
-    signs, verbs, machine = networks.slingshot_signs(facts), networks.lacking_verbs(facts), facts.platform
+    signs = networks.slingshot_signs(facts)
+    verbs = networks.lacking_verbs(facts)
+    machine = facts.platform
     network = find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = networks.tcp_paths(facts) | networks.over_tcp_provider(facts).where(lambda _: bool(signs))
@@ -180,7 +182,8 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
             yield Hit(named={"open": True})
         return
-    served, hosts = {rank for notice in providers for rank in notice.ranks}, hosts_in(providers)
+    served = {rank for notice in providers for rank in notice.ranks}
+    hosts = hosts_in(providers)
     unserved = [*searched, *missing]
     if providers:
         unserved = [n for n in unserved if (set(n.ranks) - served if n.ranks else set(n.hosts) - hosts)]

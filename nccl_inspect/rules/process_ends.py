@@ -37,7 +37,8 @@ _MOST_SHOWN = 4  # the most echoes to show beside the last line of the lost rank
 
 def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
-    lost, echoes = silence.loss_exceptions(facts), [*silence.closed_connections(facts), *silence.given_up(facts)]
+    lost = silence.loss_exceptions(facts)
+    echoes = [*silence.closed_connections(facts), *silence.given_up(facts)]
     by_slurm = [notice for notice in ends.task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
     departed = ends.process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
@@ -87,7 +88,8 @@ _TELLS_EXIT = (2, 28, 7), (2, 30)
 
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
-    notices, closed = silence.echoes_of(facts), [*silence.closed_connections(facts), *silence.loss_exceptions(facts)]
+    notices = silence.echoes_of(facts)
+    closed = [*silence.closed_connections(facts), *silence.loss_exceptions(facts)]
     if not notices:
         yield from _find_loose(facts)
         if not facts.is_over() and (aborted := silence.find_early_aborts(facts)):
@@ -120,7 +122,7 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
         is_below = is_below and not facts.with_event(ProcessEnded)
         is_at_end = (is_used or is_below or (last.is_loss_of_peer and not comms)) and ends.is_last(facts, last.line)
         if is_at_end or exceptions.is_given_up_below(facts, last.line):
-            named = {"loose": last.text, "labelled": ranks, "over": is_below}
+            named = {"loose": last.text, "labelled": ranks, "over": is_below, "aborts": not is_at_end}
             sure = "likely" if ranks else "possible"
             yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
 
@@ -213,7 +215,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         "ends others": ends_others and not is_last_one,
         "last": ends_others and is_last_one,
     }
-    raised = [*([first.trace.begin.evidence[0]] if first.trace else []), *([first.raised.line] if first.raised else [])]
+    raised = [first.trace.begin.evidence[0]] if first.trace else []
+    raised += [first.raised.line] if first.raised else []
     lines = [*raised, *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]])]
     # It may not be a rank, or only one that lost another.
     at_fault, hosts = suspected or ranks, {end.node or end.host for end in departed}
@@ -255,8 +258,8 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
     why = "labelled" if last.rank is not None and end.ranks else "near"
     others = "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near"
-    known: dict[str, object] = {"why": why, "likely": last.text, "line": cite_line(last.line), "others": others}
-    return {**known, "sole": len(maybe) == 1 and last.is_error}
+    is_sole = len(maybe) == 1 and last.is_error
+    return {"why": why, "likely": last.text, "line": cite_line(last.line), "others": others, "sole": is_sole}
 
 
 def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
