@@ -66,9 +66,8 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
 
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
-    often = [
-        notice for notice in facts.job.notices if notice.count >= 100
-    ]  # fewer are no flood, however short the log is
+    # Fewer than these are no flood, however short the log is.
+    often = [notice for notice in facts.job.notices if notice.count >= 100]
     repeated = [
         one
         for one in sorted(often, key=lambda one: one.place)

@@ -54,7 +54,8 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     if not (paths := crossing_paths(facts).filter_values(joined, leave)):
         return
     links = [link for ends in paths.distinct(*joined) for link in leave(*ends)]
-    uses = {False: "rings or trees", True: "send/recv"}
+    names = {False: "rings or trees", True: "send/recv"}
+    uses = sorted({link.send_recv for link in links})
     ends = (end for end in (links[0].send, links[0].receive) if end)
     one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
     matched = facts.inter_host_rdma_paths().where(lambda kind: any(one.send and one.receive for one in kind.links))
@@ -63,7 +64,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         "matched": matched,
         "one": one,
         "other": other,
-        "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
+        "uses": ", and ".join(names[use] for use in uses),
         "listed": listed,
         "warned": warned,
         "settings": settings if not listed and not warned else [],
@@ -358,24 +359,26 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     bad = paths.filter_values(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not bad or not any(len(nics) > 1 for nics in nics_used(bad).values()):
         return
-    named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
-    devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
-    # Whether each has a connection that leaves the rail, on a NIC that failed (if NICs are named).
+    named = ((rank, value(error, "device")) for error in errors for rank in error.ranks)
+    devices = group_sets((rank, str(device)) for rank, device in named if device)
     links = [(path, link) for path in bad for link in path.links if link.crosses_rails]
     ends = (end for path, link in links for end in ((path.src, link.send), (path.dst, link.receive)))
-    crossed = {(owner, own.nic) for owner, own in ends if own is not None}
-    explained = all(
-        any(owner == rank and (nic in (None, *devices[rank]) or not devices[rank]) for owner, nic in crossed)
-        for rank in failed
-    )
+    crossed = group_sets((rank, end.nic) for rank, end in ends if end is not None)
+
+    def leaves_rail(rank: int) -> bool:
+        """Return whether a rank has a connection that leaves the rail, on a NIC that failed, where NICs are named."""
+        nics, faulty = crossed.get(rank, set()), devices.get(rank, set())
+        return bool(nics) and (not faulty or not nics.isdisjoint({None, *faulty}))
+
     straight = paths.exclude(bad).where(
         lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
     )
-    if explained and (straight or connecting or hints):
+    has_sign = bool(connecting or hints)
+    if all(map(leaves_rail, failed)) and (straight or has_sign):
         crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
         lines = [*first_evidence([*errors[:2], *hints[:1]]), *crossing.first_lines()[:2]]
         yield Hit([], {"failed": failed, "crossing": crossing, "straight": straight}, failed, hosts_in(errors), lines)
-    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
+    elif has_sign and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})
 
 
@@ -636,11 +639,11 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
     late = transfers.echoes_of_another(facts)
     yield Effects(late)
-    failed = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
+    unanswered = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     moved = {one for notice in facts.notices("nccl/ib-port-failed") for one in notice.processes if not lost}
-    survived = [notice for notice in failed if moved and moved.issuperset(notice.processes)]
-    failed = [notice for notice in failed if not (moved and moved.issuperset(notice.processes))]
+    survived = [notice for notice in unanswered if moved and moved.issuperset(notice.processes)]
+    failed = [notice for notice in unanswered if notice not in survived]
     if not facts.completions(transfers.UNANSWERED):
         resilient = facts.notices("nccl/ib-resilient-completion-error")
         survived = [notice for notice in resilient if value(notice, "status") == transfers.UNANSWERED]

@@ -309,8 +309,9 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
             "refused": any("111" in text or "refused" in text for text in texts) and not own,
             "certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"),
             "works": works and not ended,
+            "fatal": ended or (is_failure and not works),
         }
-        yield Hit(notices, named | {"fatal": ended or (is_failure and not works)})
+        yield Hit(notices, named)
 
 
 def _is_timeout(notice: Notice) -> bool:

@@ -366,19 +366,24 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     ]
     interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
     is_some = all("ends-one" in notice.roles for notice in notices)  # no launcher reports that it ended them all
+    is_some = is_some and not interrupted.issuperset(facts.job.ranks_seen)
     reason = next(filter(None, (job_failure.reason(notice.event) for notice in notices)), None)
+    is_killed = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
+    is_silent = reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by))
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
-    known = {
-        "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
-        "silence": reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
-        "some": is_some and not interrupted.issuperset(facts.job.ranks_seen),
-        "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
-    }
-    is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"]}
+    is_doubtful = is_killed or is_silent or (is_some and not is_of_nobody)
     lost = (one for one in facts.with_role("forced-end") if job_failure.reason(one.event) == job_failure.NODE_FAILURE)
     nodes = {name for notice in lost for name in expand(str(value(notice, "nodes") or ""))} - {""}
-    named = {**known, "reason": reason or "", "signal": _signal_words(notices), "nodes": nodes}
+    named = {
+        "reason": reason or "",
+        "signal": _signal_words(notices),
+        "nodes": nodes,
+        "killed": is_killed,
+        "silence": is_silent,
+        "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
+        "doubtful": is_doubtful,
+        "unsure": is_doubtful or is_some,
+    }
     yield Hit(notices, named, hosts=sorted(nodes) or None, explains=effects)
 
 
