@@ -94,13 +94,13 @@ class Actors:
         """Return the rank of a process, else the process."""
         return self._ranks.get(process, process)
 
-    def lines_of(self, pid: int | None) -> list[LastLine]:
+    def processes_by_pid(self, pid: int | None) -> list[LastLine]:
         """Return the processes with a pid: several if hosts or containers count separately."""
         return self._by_pid.get(pid, []) if pid else []
 
     def process_by_pid(self, pid: int | None) -> LastLine | None:
         """Return the only process with a pid; None if there are several or none."""
-        found = self.lines_of(pid)
+        found = self.processes_by_pid(pid)
         return found[0] if len(found) == 1 else None
 
     def actor_by_pid(self, pid: int | None) -> Actor | None:
@@ -156,12 +156,7 @@ class Actors:
         match = _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
         return int(match[1]) if match else None
 
-    @cached_property
-    def rank_at(self) -> dict[tuple[str, int], int]:
-        """Return the rank that each host has in each place of the order of its ranks, as helper threads name them."""
-        return {(host.name, at): rank for host in self._job.hosts for at, rank in enumerate(sorted(host.ranks))}
-
-    def ranks_in(self, notices: Iterable[Notice]) -> set[int]:
+    def ranks_stating(self, notices: Iterable[Notice]) -> set[int]:
         """Return the ranks that made a statement: as its lines name them, else those of its processes."""
         ranks = set[int]()
         for notice in notices:

@@ -261,14 +261,14 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
         return False
     if event.signal == "SIGKILL" and find_kills_of_all(facts):
         return True
-    return not actors_of(facts).lines_of(event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
+    return not actors_of(facts).processes_by_pid(event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
 @once
 def find_kills_of_all(facts: Facts) -> list[Notice]:
     """Return a shell's reports of killed processes, if these are all with NCCL: they were killed from outside."""
     killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    killed = [notice for notice in killed if actors_of(facts).lines_of(report_of(notice).ended_pid)]
+    killed = [notice for notice in killed if actors_of(facts).processes_by_pid(report_of(notice).ended_pid)]
     return killed if {report_of(notice).ended_pid for notice in killed}.issuperset(actors_of(facts).pids) else []
 
 
@@ -297,7 +297,7 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         end = ProcessEnd([*event.ranks], host, pid, code, notice)
     else:
         end = _find_end(facts, notice, code)
-        if not (end.ranks or actors.lines_of(pid) or facts.spans_hosts()) and actors.world:
+        if not (end.ranks or actors.processes_by_pid(pid) or facts.spans_hosts()) and actors.world:
             local = value(notice, "local_rank")
             ranks = [local] if set(range(actors.world)).difference(facts.job.ranks_seen) == {local} else []
             end = end.with_fields(ranks=ranks)
@@ -487,7 +487,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     workers = facts.with_event(ProcessEnded, lambda e: e.retries and e.process not in ("training", "unknown"))
     tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
-    own = tasks if facts.job.spared else [task for task in tasks if actors.lines_of(report_of(task).ended_pid)]
+    own = tasks if facts.job.spared else [task for task in tasks if actors.processes_by_pid(report_of(task).ended_pid)]
     raises, retries = _lines(facts.with_role("gives-up")), _lines(facts.with_role("restart"))
     is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not retries
     if not (raises or is_raised):

@@ -10,7 +10,6 @@ from itertools import pairwise
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import exceptions, watchdog
-from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
@@ -271,7 +270,13 @@ def _named_ranks(facts: Facts) -> set[int]:
 
 def local_ranks(facts: Facts, notice: Notice) -> set[int | None]:
     """Return the ranks that have the local rank that a statement names, on the hosts of those who made it."""
-    return {actors_of(facts).rank_at.get((host, value(notice, "local_rank"))) for host in notice.hosts}
+    return {_ranks_by_number(facts).get((host, value(notice, "local_rank"))) for host in notice.hosts}
+
+
+@once
+def _ranks_by_number(facts: Facts) -> dict[tuple[str, int], int]:
+    """Return the ranks of each host by their number there, as helper threads name them."""
+    return {(host.name, number): rank for host in facts.job.hosts for number, rank in enumerate(sorted(host.ranks))}
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:

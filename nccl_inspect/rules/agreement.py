@@ -290,7 +290,8 @@ def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator
         slow = [one.paths() for odd in entries if odd.is_likely for one in odd.found if one.paths]
         paths = reduce(or_, slow) if slow else None
         if not any(_tells(facts, finding, one, paths) for finding in heavy for one in entries):
-            first, checks = entries[0], [one.attribute.check.format(label=one.label) for one in entries]
+            first = entries[0]
+            checks = [one.attribute.check.format(label=one.label) for one in entries]
             named = {
                 "difference": siblings.tell(entries),
                 "checks": list(dict.fromkeys(checks)),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions, networks, transfers
-from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still
@@ -29,30 +29,46 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
 
     They are ``refused``, or have no way to the address.
     """
-    errors = transfers.REFUSED if "refused" in kinds else transfers.NO_ROUTE
-    failed, again = transfers.failed_connections(facts, *errors), transfers.retried_connections(facts, *errors)
-    if not (notices := failed or ([] if transfers.has_built_communicator(facts) else again)):
+    is_refused = "refused" in kinds
+    errors = transfers.REFUSED if is_refused else transfers.NO_ROUTE
+    failed = transfers.failed_connections(facts, *errors)
+    again = transfers.retried_connections(facts, *errors)
+    if not failed and (not again or transfers.has_built_communicator(facts)):
         return
+    notices, tried = failed or again, [*failed, *again]
     is_over = bool(failed or facts.job.ended_by)
     # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
     is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)
-    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
-    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
-    families = {
-        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
-    }
-    tried = [*failed, *again]
     wanted = {transfers.peer(notice).partition("<")[0] for notice in tried}
     owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
-    named: dict[str, object] = {"where": transfers.addresses(tried) or "another rank", "owners": owners}
-    named |= {"given up": failed, "over": is_over, "open": not is_over and is_late}
-    named |= {"starting": not is_over and not is_late}
-    named |= {"silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices)}
-    named |= {"error": next((error for error in errors if error in transfers.reason(notices[-1])), "")}
     bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
-    named |= {"bridge": next(bridges, ""), "interfaces": words if len({one.interface for one in chosen}) > 1 else []}
-    named |= {"IPv6": families[True] if len(families) > 1 else "", "IPv4": families.get(False)}
-    yield Hit(notices, named, evidence=notices if is_over or "refused" not in kinds else notices[-3:])
+    named = {
+        "where": transfers.addresses(tried) or "another rank",
+        "owners": owners,
+        "given up": failed,
+        "over": is_over,
+        "open": not is_over and is_late,
+        "starting": not is_over and not is_late,
+        "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
+        "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
+        "bridge": next(bridges, ""),
+        **_compare_interfaces(facts),
+    }
+    yield Hit(notices, named, evidence=notices[-3:] if is_refused and not is_over else notices)
+
+
+def _compare_interfaces(facts: Facts) -> dict[str, object]:
+    """Return the interfaces that ranks chose for the bootstrap, where their names or kinds of addresses differ."""
+    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
+    words = {event: f"{event.interface} ({event.address or 'no address'})" for event in chosen}
+    ipv6 = [text for event, text in words.items() if ":" in (event.address or "").partition("<")[0]]
+    ipv4 = [text for event, text in words.items() if event.address and text not in ipv6]
+    names = {event.interface for event in chosen}
+    return {
+        "interfaces": list(words.values()) if len(names) > 1 else [],
+        "IPv4": ipv4[-1:] if ipv6 else "",
+        "IPv6": ipv6[-1:] if ipv4 else "",
+    }
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -83,39 +99,51 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     errors = *transfers.REFUSED, *transfers.NO_ROUTE
     given_up = [*transfers.failed_connections(facts, *errors), *transfers.link_local_refused(facts)]
     again = [] if transfers.is_connected(facts) else transfers.retried_connections(facts, *errors)
-    interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
-    # On a single host a refused loopback address belongs to a process that ended.
-    tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(transfers.peer(one))]
-    own = [
-        one for one in tried if transfers.peer(one).startswith("127.") and transfers.has_error(one, transfers.REFUSED)
-    ]
-    if lost := [one for one in tried if facts.spans_hosts() or one not in own]:
+    failed, spans = [*given_up, *again], facts.spans_hosts()
+    interfaces = networks.listed_interfaces(facts)
+    if lost := [one for one in failed if _needs_another_host(facts, one)]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
-        is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
+        is_dead = bool(facts.job.ended_by) or any(notice in given_up for notice in lost)
         yield _find(facts, used, lost, {"lost": transfers.addresses(lost), "sure": True, "dead": is_dead})
         return
     if transfers.is_connected(facts) or networks.is_on_one_host(facts):
         return  # the interface works, or need not reach another host
-    failed, is_built = [*given_up, *again], transfers.has_built_communicator(facts)
+    is_built = transfers.has_built_communicator(facts)
+    has_failed = bool(failed or facts.job.ended_by)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
+    for_data = [one for one in interfaces if one.is_of_one_machine] if _may_use_tcp(facts) else []
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
     named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
-    spans, net = facts.spans_hosts(), facts.job.network.name
-    may_use_tcp = net in OVER_TCP if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
-    only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
+    is_other_error = not failed and (facts.job.failed or facts.errors(forced_ends=False))
+    over_ib = [] if is_other_error else [one for one in for_setup if one.name.startswith("ib")]
     if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
-        has_failed = bool(failed or ended_by)
-        is_sure, is_dead = has_failed or bool(networks.same_address(used)), has_failed and spans
-        yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
-    elif may_use_tcp and (used := [one for one in interfaces if one.is_of_one_machine]):
+        is_sure = has_failed or bool(networks.same_address(used))
+        yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": has_failed and spans})
+    elif for_data:
         unnamed = [notice for notice in failed if not transfers.peer(notice)]
-        has_failed = bool(unnamed or ended_by)
-        yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
+        has_failed = bool(unnamed or facts.job.ended_by)
+        yield _find(facts, for_data, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
         yield Hit(named={"named": True, "sure": spans}, settings=named)
-    elif only_connections and (used := [one for one in for_setup if one.name.startswith("ib")]):
-        has_failed = bool(failed or ended_by)
-        yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
+    elif over_ib:
+        yield _find(facts, over_ib, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
+
+
+def _needs_another_host(facts: Facts, failed: Notice) -> bool:
+    """Return whether a connection went to an address that means another machine on each host.
+
+    On a single host a refused loopback address belongs to a process that ended.
+    """
+    address = transfers.peer(failed)
+    is_own = address.startswith("127.") and transfers.has_error(failed, transfers.REFUSED)
+    return networks.is_unreachable_elsewhere(address) and (facts.spans_hosts() or not is_own)
+
+
+def _may_use_tcp(facts: Facts) -> bool:
+    """Return whether NCCL sends data over TCP; where it names no network, whether it may."""
+    if net := facts.job.network.name:
+        return net in OVER_TCP
+    return not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
 
 
 def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], known: dict[str, object]) -> Hit:
@@ -127,12 +155,17 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
     peers = [transfers.peer(notice).partition("<")[0] for notice in failed if lost]
-    named: dict[str, object] = {"used": words, "shared_address": address, "hosts": hosts}
-    named |= {"loops": any(map(networks.is_loopback, peers)), "IPv6": "fe80:" in (lost or words)}
-    named |= {"other": good.pop() if len(good) == 1 else ""}
-    named |= {"Docker": any(one.address.startswith(_DOCKER) for one in used)}
-    named |= {"link-local": not used or any(one.is_link_local for one in used)}
-    named |= {"light": not (lost or known.get("failed") or facts.spans_hosts())}
+    named: dict[str, object] = {
+        "used": words,
+        "shared_address": address,
+        "hosts": hosts,
+        "loops": any(map(networks.is_loopback, peers)),
+        "IPv6": "fe80:" in (lost or words),
+        "other": good.pop() if len(good) == 1 else "",
+        "Docker": any(one.address.startswith(_DOCKER) for one in used),
+        "link-local": not used or any(one.is_link_local for one in used),
+        "light": not (lost or known.get("failed") or facts.spans_hosts()),
+    }
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
@@ -141,9 +174,8 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     setup = [one.notice for one in networks.listed_interfaces(facts) if one.for_setup and one.is_loopback]
-    data = facts.with_event(
-        NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
-    )
+    sockets = facts.with_event(NetDevices, lambda event: event.net == "Socket")
+    data = [one for one in sockets if any(str(device[1]) == "lo" for device in getattr(one.event, "devices", ())[:1])]
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     # NCCL excludes lo, which comes first, and docker's interfaces by default, but only if the user sets no list
     # (src/misc/socket.cc).
@@ -158,14 +190,17 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     elif setup or data:
         over_tcp = facts.paths(transport="NET").exclude(facts.paths("intra"))
         carried = over_tcp.where(lambda kind: kind.nic == "lo")
-        works = bool(carried) and any(
-            comm.connected and max(len(comm.hosts), comm.nnodes or 0) > 1 for comm in job.communicators
-        )
+        wide = [comm for comm in job.communicators if max(len(comm.hosts), comm.nnodes or 0) > 1]
+        works = bool(carried) and any(comm.connected for comm in wide)
         is_over = job.failed or (bool(job.ended_by) and not job.paths)
         is_open = not is_over and not job.paths and facts.none_initialized(job.communicators)
         is_stuck = is_open and not job.excerpt  # or the log was cut there
-        known = {"works": works, "dead": (is_over or is_stuck) and not works, "certain": data and lo and not is_stuck}
-        yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
+        named |= {
+            "works": works,
+            "dead": (is_over or is_stuck) and not works,
+            "certain": data and lo and not is_stuck,
+        }
+        yield Hit([*setup, *data], named, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)
 
@@ -252,14 +287,10 @@ _ID_OF_ALL = " /default_pg/0//cuda//0"
 """The key under which rank 0 writes the id of the communicator of all ranks."""
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
-_JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
-_STORE_ERRORS = (
-    "torch/store-listen-failed",
-    _JOIN,
-    "torch/store-connect-timeout",
-    "torch/store-unreachable",
-    "torch/store-name-unresolved",
-)
+_LISTEN, _JOIN, _BARRIER = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-barrier-timeout"
+_UNREACHED = ("torch/store-connect-timeout", "torch/store-unreachable", "torch/store-name-unresolved")
+_STORE_ERRORS = (_LISTEN, _JOIN, *_UNREACHED)
+"""Those to show first, in this order."""
 _AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-lost"}
 """While NCCL is up, these follow from an end that may not be in this log."""
 
@@ -280,33 +311,49 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     yield Effects(before)  # a later attempt succeeded
     errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
     if errors:
-        connecting = [error for error in errors if error.production in _STORE_ERRORS[2:]]
-        waiting = [error for error in errors if error.production == "torch/store-wait-timeout"]
-        keys = [str(value(error, "key")) for error in waiting]
-        groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
-        unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
-        failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
-        detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
-        # The last exception that is of no rank may have ended the missing process.
-        lines = positions_in(line for error in errors for line in error.evidence)
-        loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
-        loose = [one for one in loose if one.line.position not in lines]
-        first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
-        ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
-        joined = [error for error in errors if error.production not in _STORE_ERRORS[2:]]
-        missing = _find_missing(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
-        # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
-        awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
-        if any(error.production == _BARRIER for error in errors):
-            ranks = set()
-        is_of_nccl = len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys)
-        named = {"missing": missing, "begun": begins, "keys": keys, "of NCCL": is_of_nccl}
-        named |= {"groups": " and of ".join(groups), "taken": "EADDRINUSE" in detail or "already in use" in detail}
-        named |= {"places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting]}
-        named |= {"unresolved": next((value(notice, "error") for notice in unresolved), None)}
-        named |= {"refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed}))}
-        named |= {"raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else ""}
-        yield Hit(errors, named | _place_of_store(connecting), missing or awaited or ranks, (), [*first, *errors])
+        yield _find_store_failure(facts, errors, begins)
+
+
+def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidence]) -> Hit:
+    """Return what is known about errors of the store, and about who did not come to it."""
+    connecting = [error for error in errors if error.production in _UNREACHED]
+    waiting = [error for error in errors if error.production == "torch/store-wait-timeout"]
+    keys = [str(value(error, "key")) for error in waiting]
+    of_nccl = [key for key in keys if "cuda//" in key or "ncclUniqueId" in key]
+    groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
+    unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
+    failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
+    detail = next((str(value(error, "_detail")) for error in errors if error.production == _LISTEN), "")
+    # The last exception that is of no rank may have ended the missing process.
+    lines = positions_in(line for error in errors for line in error.evidence)
+    loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
+    loose = [one for one in loose if one.line.position not in lines]
+    ranks = _labels(errors)
+    missing = _find_missing(errors, _labels(error for error in errors if error not in connecting))
+    # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
+    awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
+    if any(error.production == _BARRIER for error in errors):
+        ranks = set()
+    named = {
+        "missing": missing,
+        "begun": begins,
+        "keys": keys,
+        "of NCCL": len(waiting) < len(errors) or of_nccl,
+        "groups": " and of ".join(groups),
+        "taken": "EADDRINUSE" in detail or "already in use" in detail,
+        "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
+        "unresolved": next((value(notice, "error") for notice in unresolved), None),
+        "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
+        "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
+        **_place_of_store(connecting),
+    }
+    first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
+    return Hit(errors, named, missing or awaited or ranks, (), [*first, *errors])
+
+
+def _labels(errors: Iterable[Notice]) -> set[int]:
+    """Return the ranks in front of these lines."""
+    return {rank for error in errors if (rank := rank_prefix(error)) is not None}
 
 
 def _find_missing(errors: list[Notice], ranks: set[int]) -> set[int]:
@@ -341,11 +388,15 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     kinds = group_values((notice.production, notice) for notice in notices if notice not in caught)
     for some in kinds.values():
         ranks = {value(one, name) for one in some for name in ("global_rank", "rank")} - {None}
-        odd = set[int]()
-        if some[0].production == "torch/models-differ":  # who has another number of parameters than most ranks
-            counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
-            counts |= {int(value(one, "rank")): value(one, "params") for one in some}
-            (usual, number), *_ = Counter(counts.values()).most_common(1)
-            odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
+        odd = _find_odd_models(some) if some[0].production == "torch/models-differ" else set[int]()
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=())
+
+
+def _find_odd_models(stated: list[Notice]) -> set[int]:
+    """Return the ranks whose models have another number of parameters than most."""
+    told = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(stated)}
+    own = {int(value(one, "rank")): value(one, "params") for one in stated}
+    counts = told | own
+    (usual, number), *_ = Counter(counts.values()).most_common(1)
+    return {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else set()

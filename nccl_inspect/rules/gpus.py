@@ -12,14 +12,14 @@ from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START
 from nccl_inspect.judging.ends import has_ended, is_proved
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of, rank_prefix
+from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import list_words, ranks_word, read_range
+from nccl_inspect.util.wording import list_words, ranks_word
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
@@ -160,13 +160,19 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_explained = bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
     is_unrelated = surely == {"possible"} or is_explained or not is_over
     is_old = not (stated or is_proved) and is_unrelated
-    named = {"failed": list_words(map(_words, notices), limit=2), "lost": lost, "stated": stated, "old": is_old}
-    named |= {"sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST))}
-    named |= {"logged": all(notice.production.startswith("kernel/") for notice in kernel)}
-    ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
-    hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
+    named = {
+        "failed": list_words(map(_words, notices), limit=2),
+        "lost": lost,
+        "stated": stated,
+        "old": is_old,
+        "sure": is_proved or any(text in error_of(one) for one in stated for text in (*_TEXTS, _LOST)),
+        "logged": all(notice.production.startswith("kernel/") for notice in kernel),
+    }
+    ranks = ranks_in(stated) | kernel_log.ranks_meant(facts, kernel)
+    hosts = hosts_in(notices) | kernel_log.hosts_meant(facts, kernel)
     # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
-    shown = [*notices, *([] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices])]
+    failed = [] if is_old else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
+    shown = [*notices, *failed]
     yield Hit(shown, named, ranks, hosts, shown)
 
 
@@ -198,15 +204,19 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     answering = {process for notice in helpers for process in notice.processes}
     asked = bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
     files = [str(failure.file or "") for failure in failures]
-    named = {"on host": not torch and (any(on_host) or all("shm.cc" in file for file in files)), "NCCL": failures}
-    named |= {"file": files[0] if files else "", "XLA": facts.notices("frameworks/xla-nccl-failed")}
-    named |= {"NVLS": any(file.endswith("transport/nvls.cc") for file in files)}
-    named |= {"vague": not failures and not any(cuda.FULL in notice.message for notice in torch)}
-    named |= {"asked by others": asked, "harmless": asked and not facts.job.failed}
+    named = {
+        "on host": not torch and (any(on_host) or all("shm.cc" in file for file in files)),
+        "NCCL": failures,
+        "file": files[0] if files else "",
+        "XLA": facts.notices("frameworks/xla-nccl-failed"),
+        "NVLS": any(file.endswith("transport/nvls.cc") for file in files),
+        "vague": not failures and not any(cuda.FULL in notice.message for notice in torch),
+        "asked by others": asked,
+        "harmless": asked and not facts.job.failed,
+    }
     named |= {} if failures else _find_excess(torch[0])
-    ranks = ranks_in(notices) | {rank for notice in torch if (rank := rank_prefix(notice)) is not None}
-    is_sure = failures or any(is_proved(facts, notice) for notice in torch)
-    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
+    sure = None if failures or any(is_proved(facts, notice) for notice in torch) else "likely"
+    yield Hit(notices, named, ranks_in(notices), hosts_in(notices), [*notices, *sizes], confidence=sure)
 
 
 _REQUEST = compile_later(
@@ -222,29 +232,6 @@ def _find_excess(notice: Notice) -> dict[str, object]:
     sizes = [float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in both]
     asked, whole = (f"{size} {unit}iB" for size, unit in both)
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
-
-
-_FAULT = compile_later(
-    r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
-    r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
-    r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
-)
-"""A fault or a difference between ranks, not a check that could not be made."""
-_DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
-
-
-def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
-    """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
-    results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
-    results = [notice for notice in results if value(notice, "status") != "OK"]
-    is_check = "nccl/diagnostics-result"
-    faults = [one for one in results if one.production != is_check or _FAULT.search(str(value(one, "text")))]
-    if faults:
-        words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
-        differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
-        parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
-        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[: 1 << 17])}
-        yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
 def nccl_too_old(facts: Facts) -> Iterator[Hit]:

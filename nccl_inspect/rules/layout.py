@@ -109,14 +109,23 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
-        net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        net = current_rate(paths, machine)
+        fast = p2p(machine) if machine and machine.nvlink else None
         cost = cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
         members = {rank for comm in alone for rank in comm.known_ranks}
-        named: dict[str, object] = {"nranks": alone[0].nranks, "nnodes": alone[0].nnodes or 0, "shared": shared}
-        named |= {"machine": machine.name if machine else "the machine", "nvlink": machine and machine.nvlink}
-        named |= {"index": index, "gpus": gpus or "several", "net": net, "fast": fast}
-        named |= {"less": compare_rates(net, fast) if net and fast else ""}
-        named |= {"cost": Estimate("", (cost,))}  # for a whole job: 2.4 times the time
+        named: dict[str, object] = {
+            "nranks": alone[0].nranks,
+            "nnodes": alone[0].nnodes or 0,
+            "shared": shared,
+            "machine": machine.name if machine else "the machine",
+            "nvlink": machine and machine.nvlink,
+            "index": index,
+            "gpus": gpus or "several",
+            "net": net,
+            "fast": fast,
+            "less": compare_rates(net, fast) if net and fast else "",
+            "cost": Estimate("", (cost,)),  # for a whole job: 2.4 times the time
+        }
         lines = [*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]]
         yield Hit([], named, members or paths.ends(), None, lines, paths)
 
@@ -137,8 +146,14 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
         worst, place = max(rings, key=lambda ring: ring[0], default=(0, 0))
         if worst > least:
             crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
-            named = {"bad": sum(number > least for number, _ in rings), "rings": rings, "comm": comm.id}
-            named |= {"worst": worst, "least": least, "left": f"{least / worst:.0%}"}
+            named = {
+                "bad": sum(number > least for number, _ in rings),
+                "rings": rings,
+                "comm": comm.id,
+                "worst": worst,
+                "least": least,
+                "left": f"{least / worst:.0%}",
+            }
             lines = [*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]]
             yield Hit([], named, ranks, comm.hosts, lines)
             return  # other communicators of the job have the same order

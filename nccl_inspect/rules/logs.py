@@ -53,16 +53,21 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
         examples = facts.job.damaged
         written_into = repaired or any(_TWO.search(example.text) for example in examples)
         alike = lost >= 0.9 * lines and not written_into
-        named = {"torn": lost + repaired, "lines": f"{lines:,}", "repaired": repaired, "lost": lost}
-        named |= {"unread": f"{lost:,}", "alike": alike}
+        named = {
+            "torn": lost + repaired,
+            "lines": f"{lines:,}",
+            "repaired": repaired,
+            "lost": lost,
+            "unread": f"{lost:,}",
+            "alike": alike,
+        }
         yield Hit(named=named, evidence=examples or facts.job.repaired)
 
 
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
-    often = [
-        notice for notice in facts.job.notices if notice.count >= 100
-    ]  # fewer are no flood, however short the log is
+    # Fewer than these are no flood, however short the log is.
+    often = [notice for notice in facts.job.notices if notice.count >= 100]
     repeated = [
         one
         for one in sorted(often, key=lambda one: one.place)
@@ -70,7 +75,8 @@ def log_flood(facts: Facts) -> Iterator[Hit]:
         or getattr(one.event, "tone", "info") != "info"
         or isinstance(one.event, ErrorCascade)
     ]
-    total, lines = sum(notice.count for notice in repeated), sum(source.lines for source in facts.job.sources)
+    total = sum(notice.count for notice in repeated)
+    lines = sum(source.lines for source in facts.job.sources)
     if any(notice.count > 10_000 for notice in repeated) or total * 2 > lines:
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
 
@@ -172,7 +178,8 @@ def _find_tests(facts: Facts) -> Iterator[Hit]:
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
-    units, options = facts.notices("nccl-tests/test-units"), facts.notices("nccl-tests/test-options")
+    units = facts.notices("nccl-tests/test-units")
+    options = facts.notices("nccl-tests/test-options")
     tables = _at_once(facts, [line for notice in units for line in notice.evidence])
     starts = sum(notice.count for notice in options)
     if len(heads) > 1:
@@ -245,8 +252,13 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
         others = [other.phases.get(phase, 0.0) for other in comm.timings if other is not timing]
         rank = comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None
         if seconds >= timing.total / 2:
-            named = {"nranks": comm.nranks, "total": f"{timing.total:.0f}", "seconds": f"{seconds:.0f}", "phase": phase}
-            named |= {"others": f"{min(others):.0f} to {max(others):.0f}" if others else ""}
+            named = {
+                "nranks": comm.nranks,
+                "total": f"{timing.total:.0f}",
+                "seconds": f"{seconds:.0f}",
+                "phase": phase,
+                "others": f"{min(others):.0f} to {max(others):.0f}" if others else "",
+            }
             yield Hit([], named, [] if rank is None else [rank], evidence=filter(None, [timing.evidence]))
 
 

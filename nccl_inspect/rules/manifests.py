@@ -82,8 +82,12 @@ def _hit(
     is_docker = cases[0].is_docker
     pods = dict.fromkeys(case.pod.label for case in cases)
     what = {case.container.name for case in cases if not case.is_docker and case.container.name}
-    both = {"pods": list(pods), "container": what.pop() if len(what) == 1 else "", "docker": is_docker}
-    both |= {"steps": [] if is_docker else list(steps)}
+    both = {
+        "pods": list(pods),
+        "container": what.pop() if len(what) == 1 else "",
+        "docker": is_docker,
+        "steps": [] if is_docker else list(steps),
+    }
     return Hit(named={**both, **named}, evidence=lines, effects=effects, cases=cases)
 
 
@@ -194,16 +198,19 @@ def ipc_lock_missing(facts: Facts, effects: list[Finding]) -> Iterator[Hit]:
         return pod.is_whole and not one.privileged and (one.memlock or 0) < large
 
     cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and not one.capabilities & locks)
-    change, words = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"]), "no IPC_LOCK in securityContext"
+    change = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
+    words = "no IPC_LOCK in securityContext"
     named: dict[str, object] = {}
     if not touched:
         cases, touched = match(facts, shown, lambda pod, one: is_limited(pod, one) and bool(one.user))
-        change, words = Change(("securityContext", "runAsUser"), 0), "capabilities.add: IPC_LOCK, runAsUser: {}"
+        change = Change(("securityContext", "runAsUser"), 0)
+        words = "capabilities.add: IPC_LOCK, runAsUser: {}"
         named = {"user": cases[0].container.user, "docker": False} if touched else {}
     elif cases[0].is_docker:
         words = "no IPC_LOCK in CapAdd, no memlock in Ulimits"
     if touched:
-        lines, steps = [case.line(words.format(case.container.user)) for case in cases], workloads.patches
+        lines = [case.line(words.format(case.container.user)) for case in cases]
+        steps = workloads.patches
         doubtful = all(effect.confidence == "possible" for effect in touched)
         yield _hit(cases, touched, lines, steps(cases, lambda _: [change]), doubtful=doubtful, **named)
 

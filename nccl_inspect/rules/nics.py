@@ -54,14 +54,22 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     if not (paths := crossing_paths(facts).filter_values(joined, leave)):
         return
     links = [link for ends in paths.distinct(*joined) for link in leave(*ends)]
-    uses = {False: "rings or trees", True: "send/recv"}
+    names = {False: "rings or trees", True: "send/recv"}
+    uses = sorted({link.send_recv for link in links})
     ends = (end for end in (links[0].send, links[0].receive) if end)
     one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
     matched = facts.inter_host_rdma_paths().where(lambda kind: any(one.send and one.receive for one in kind.links))
-    named: dict[str, object] = {"crossing": len(paths), "matched": matched, "one": one, "other": other}
-    named |= {"uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links}))}
-    named |= {"listed": listed, "warned": warned, "settings": settings if not listed and not warned else []}
-    named |= {"allowed": [setting for setting in settings if setting.value == "1"]}
+    named: dict[str, object] = {
+        "crossing": len(paths),
+        "matched": matched,
+        "one": one,
+        "other": other,
+        "uses": ", and ".join(names[use] for use in uses),
+        "listed": listed,
+        "warned": warned,
+        "settings": settings if not listed and not warned else [],
+        "allowed": [setting for setting in settings if setting.value == "1"],
+    }
     signs = listed[:1] or warned or settings
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
@@ -171,12 +179,15 @@ _SEVERE = 5  # this many times fewer NICs are an error
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
-    fewer, errors = facts.notices("nccl/net-device-count-low"), facts.errors_of_rule("nic-asymmetry")
+    fewer = facts.notices("nccl/net-device-count-low")
+    errors = facts.errors_of_rule("nic-asymmetry")
     if compared := [*facts.notices("nccl/net-device-count-mixed"), *facts.notices("nccl/net-device-mismatch")]:
-        is_collnet, is_refused = _is_collnet(compared[0]), bool(facts.notices("nccl/net-device-count-mixed"))
+        is_collnet = _is_collnet(compared[0])
+        is_refused = bool(facts.notices("nccl/net-device-count-mixed"))
         compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
         fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
-        low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
+        low = min(value(one, "min") for one in compared)
+        high = max(value(one, "max") for one in compared)
         is_severe = not is_collnet and high >= _SEVERE * max(low, 1)
         named = {"low": low, "high": high, "severe": is_severe, "refused": is_refused, "CollNet": is_collnet}
         hit = Hit([*compared, *fewer], named)
@@ -275,8 +286,14 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
         ]
         lines = [line for own in ends for line in islice(own.end_lines(shared.side), 1)]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-        named = {"ranks": shared.ranks, "host": first.host.name, "nic": first.shared_name, "absent": first.absent}
-        named |= {"idle": f"{some_names(first.names)} {is_or_are(len(first.names))}", "others": hosts[1:]}
+        named = {
+            "ranks": shared.ranks,
+            "host": first.host.name,
+            "nic": first.shared_name,
+            "absent": first.absent,
+            "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
+            "others": hosts[1:],
+        }
         ranks = [rank for _, shared in hosts for rank in shared.ranks]
         shown = [*(one.evidence for one, _ in hosts[:2]), *lines, *evidence_of_settings(policy[:1], 1)]
         yield Hit([], named | {"policy": policy}, ranks, [one.host.name for one, _ in hosts], shown)
@@ -288,8 +305,16 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
     meant = [host for host in hosts if host.meant]
     for first in (meant or hosts)[:1]:
         used, names, total = len(first.used), first.names, len(first.used) + len(first.names)
-        named = {"idle": some_names(names), "host": first.host.name, "one": len(names) == 1, "used": used}
-        named |= {"total": total, "share": f"{used}/{total}", "others": meant[1:], "meant": meant}
+        named = {
+            "idle": some_names(names),
+            "host": first.host.name,
+            "one": len(names) == 1,
+            "used": used,
+            "total": total,
+            "share": f"{used}/{total}",
+            "others": meant[1:],
+            "meant": meant,
+        }
         ranks = [rank for host in meant for rank in host.host.ranks]
         yield Hit([], named, ranks, [host.host.name for host in meant], [host.evidence for host in meant])
 
@@ -334,24 +359,26 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     bad = paths.filter_values(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not bad or not any(len(nics) > 1 for nics in nics_used(bad).values()):
         return
-    named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
-    devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
-    # Whether each has a connection that leaves the rail, on a NIC that failed (if NICs are named).
+    named = ((rank, value(error, "device")) for error in errors for rank in error.ranks)
+    devices = group_sets((rank, str(device)) for rank, device in named if device)
     links = [(path, link) for path in bad for link in path.links if link.crosses_rails]
     ends = (end for path, link in links for end in ((path.src, link.send), (path.dst, link.receive)))
-    crossed = {(owner, own.nic) for owner, own in ends if own is not None}
-    explained = all(
-        any(owner == rank and (nic in (None, *devices[rank]) or not devices[rank]) for owner, nic in crossed)
-        for rank in failed
-    )
+    crossed = group_sets((rank, end.nic) for rank, end in ends if end is not None)
+
+    def leaves_rail(rank: int) -> bool:
+        """Return whether a rank has a connection that leaves the rail, on a NIC that failed, where NICs are named."""
+        nics, faulty = crossed.get(rank, set()), devices.get(rank, set())
+        return bool(nics) and (not faulty or not nics.isdisjoint({None, *faulty}))
+
     straight = paths.exclude(bad).where(
         lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
     )
-    if explained and (straight or connecting or hints):
+    has_sign = bool(connecting or hints)
+    if all(map(leaves_rail, failed)) and (straight or has_sign):
         crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
         lines = [*first_evidence([*errors[:2], *hints[:1]]), *crossing.first_lines()[:2]]
         yield Hit([], {"failed": failed, "crossing": crossing, "straight": straight}, failed, hosts_in(errors), lines)
-    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
+    elif has_sign and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})
 
 
@@ -394,7 +421,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    paths, judged = facts.inter_host_rdma_paths(), {one.host.name: one for one in _judged_hosts(facts)}
+    paths = facts.inter_host_rdma_paths()
+    judged = {one.host.name: one for one in _judged_hosts(facts)}
     whole = {name: one.comms for name, one in judged.items() if not one.absent}
     compared = group_sets(
         (host, end.nic_index)
@@ -404,7 +432,9 @@ def idle_nics(facts: Facts) -> list[Idle]:
         if end.nic_index is not None
     )
     usual = group_sets((judged[name].alike, frozenset(nics)) for name, nics in compared.items())
-    in_use, listing, machine = nics_used(paths), filter(_devices, networks.card_lists(facts)), facts.platform
+    in_use = nics_used(paths)
+    listing = filter(_devices, networks.card_lists(facts))
+    machine = facts.platform
     listed = group_values((name, notice) for notice in listing for name in notice.hosts)
     results: list[Idle] = []
     for name, one in judged.items():
@@ -416,7 +446,8 @@ def idle_nics(facts: Facts) -> list[Idle]:
         most = gpus * (machine.port_nics if machine and machine.gpus == gpus else 1)
         if not used.keys() <= devices.keys() or len(devices) > most:
             continue
-        links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+        links = {devices[index][-1] for index in used}
+        names = {devices[index][1] for index in used}
         unused = {
             index: device[1]
             for index, device in devices.items()
@@ -537,11 +568,15 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     own = facts.notices("mooncake/mooncake-device")  # a NIC of another library, with its address
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     both = value(failed[0], "local_gid") and value(failed[0], "remote_gid")
-    named = {"error": value(failed[0], "error"), "both": both, "chosen": chosen}
-    named |= {"known": links}  # else, without addresses, the card may be InfiniBand
-    named |= {"link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own)}
-    named |= {"link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair)}
-    named |= {"of two families": any(one.startswith("::ffff:") != peer.startswith("::ffff:") for one, peer in gids)}
+    named = {
+        "error": value(failed[0], "error"),
+        "both": both,
+        "chosen": chosen,
+        "known": links,  # else, without addresses, the card may be InfiniBand
+        "link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own),
+        "link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair),
+        "of two families": any(one.startswith("::ffff:") != peer.startswith("::ffff:") for one, peer in gids),
+    }
     yield Hit(failed, named, evidence=[*failed, *own, *chosen])
 
 
@@ -604,11 +639,11 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
     late = transfers.echoes_of_another(facts)
     yield Effects(late)
-    failed = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
+    unanswered = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     moved = {one for notice in facts.notices("nccl/ib-port-failed") for one in notice.processes if not lost}
-    survived = [notice for notice in failed if moved and moved.issuperset(notice.processes)]
-    failed = [notice for notice in failed if not (moved and moved.issuperset(notice.processes))]
+    survived = [notice for notice in unanswered if moved and moved.issuperset(notice.processes)]
+    failed = [notice for notice in unanswered if notice not in survived]
     if not facts.completions(transfers.UNANSWERED):
         resilient = facts.notices("nccl/ib-resilient-completion-error")
         survived = [notice for notice in resilient if value(notice, "status") == transfers.UNANSWERED]
@@ -621,8 +656,14 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
     common = [f"{what} {list_words(ends)}" for what, ends in (("card", cards), ("peer", peers)) if len(ends) == 1]
-    named = {"common": " and ".join(common), "several": len(notices) > 1, "silent": silent, "chosen": chosen}
-    named |= {"survived": not (failed or lost), "refused by others": facts.completions(*transfers.OTHER_ROOTS)}
+    named = {
+        "common": " and ".join(common),
+        "several": len(notices) > 1,
+        "silent": silent,
+        "chosen": chosen,
+        "survived": not (failed or lost),
+        "refused by others": facts.completions(*transfers.OTHER_ROOTS),
+    }
     ranks = {rank for host in facts.job.hosts if host.name in silent for rank in host.ranks}
     devices = {str(value(notice, "device")) for notice in failed}
     on_rails = {  # those that use the NICs of these names, the rails of the reporters
@@ -635,15 +676,23 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
 
 def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
-    paths, cards, verbs = networks.tcp_paths(facts), networks.ib_cards(facts), networks.lacking_verbs(facts)
+    paths = networks.tcp_paths(facts)
+    cards = networks.ib_cards(facts)
+    verbs = networks.lacking_verbs(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
     if networks.efa_hints(facts) and not expected:
         return
-    unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
+    unusable = facts.notices("nccl/ib-device-not-usable")
+    without = networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
-    named: dict[str, object] = {"without": hosts_in(without), "verbs": verbs, "named": [] if verbs else listed}
-    named |= {"unusable": unusable[0].message if unusable else "", "listed": listed}
-    named |= {"excluded": all(one.value.startswith("^") for one in listed)}
+    named: dict[str, object] = {
+        "without": hosts_in(without),
+        "verbs": verbs,
+        "named": [] if verbs else listed,
+        "unusable": unusable[0].message if unusable else "",
+        "listed": listed,
+        "excluded": all(one.value.startswith("^") for one in listed),
+    }
     hints = networks.ib_hints(facts)
     if paths and (expected or hints):
         devices = facts.with_event(NetDevices, lambda event: bool(event.devices))

@@ -9,8 +9,7 @@ from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, impact, networks
-from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.ends import is_last
+from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import (
     ENDS,
     HOSTS,
@@ -19,7 +18,6 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     nics_used,
     once,
-    ranks_in,
 )
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -65,19 +63,6 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit(settings=settings)
 
 
-def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
-    """Find a refusal that counts: a local pair does not use P2P that the hardware may support."""
-    refused, local = facts.with_event(P2pRefused), facts.paths("intra")
-    slow = local.where(lambda kind: kind.transport != "P2P")
-    if refused and (slow or not local) and not disabling_settings(facts):
-        allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
-        poor = all(can is False for can in allowed)
-        named = {"refused": refused, "poor": poor, "doubtful": not slow or not (poor or any(allowed))}
-        named |= {"reasons": [getattr(notice.event, "reason", "") for notice in refused]}
-        lines = [*first_evidence(refused[:3]), *slow.first_lines()[:2]]
-        yield Hit([], named, slow.ends() or ranks_in(refused), hosts_in(refused), lines, slow)
-
-
 _RCCL_WARNS = {
     "rccl/rccl-fine-grain-missing": "without fine grain",
     "rccl/rccl-host-setting-missing": "without iommu",
@@ -102,15 +87,25 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
             yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
-    refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
+    refused = facts.with_event(P2pRefused)
+    possible = all(map(facts.allows_p2p, rest.kinds))
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
     fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
-    named |= {"off": off, "levels": levels, "refused": refused, "possible": possible, "from a list": possible}
-    named |= {"sure": possible and facts.hardware == "certain", "fabric": fabric, "fast": fast}
-    named |= {"unmeasured": fast is None, "unknown": fast is impact.P2P}
-    named |= {"less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else ""}
+    named |= {
+        "off": off,
+        "levels": levels,
+        "refused": refused,
+        "possible": possible,
+        "from a list": possible,
+        "sure": possible and facts.hardware == "certain",
+        "fabric": fabric,
+        "fast": fast,
+        "unmeasured": fast is None,
+        "unknown": fast is impact.P2P,
+        "less": impact.compare_rates(impact.SHM, fast) if fast and fast is not impact.P2P else "",
+    }
     named |= {_RCCL_WARNS[notice.production]: True for notice in warned}
     yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
     if not possible and not fabric and not off:
@@ -119,7 +114,8 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
 
 def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     """Return what is known of the links between these pairs: where they have NVLink, SHM is far slower."""
-    machine, kinds = facts.platform, {kind.pair_class for kind in pairs.kinds if kind.pair_class}
+    machine = facts.platform
+    kinds = {kind.pair_class for kind in pairs.kinds if kind.pair_class}
     on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
     named = {"machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
     return named | {"sure": facts.hardware == "certain", "from a list": True}
@@ -199,7 +195,8 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons, over_tcp = [*refused, *weak], networks.over_tcp_provider(facts)
     off = [] if over_tcp else networks.settings_without_gdr(facts)
-    some, direct = paths.where(lambda kind: kind.gdr == "partial"), impact.network(facts.platform)
+    some = paths.where(lambda kind: kind.gdr == "partial")
+    direct = impact.network(facts.platform)
     rails = len(facts.job.network.devices) if facts.job.network.name == "IB" else 0
     named = _steer(facts, paths, reasons) | {
         "partial": len(some),
@@ -308,14 +305,19 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     names = {name for (names,) in paths.distinct("communicators") for name in names}
     sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
     has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
-    is_capable, far = (facts.platform and facts.platform.gdr) or has_one_each, networks.first_too_far(reasons)
-    named = {"whole": whole, "lacking": ranks, "senders": only_senders, "side": hosts, "off": read_off}
-    named |= {"normal": only_senders and not (read_off or reasons or is_capable)}
-    named |= {
+    is_capable = (facts.platform and facts.platform.gdr) or has_one_each
+    far = networks.first_too_far(reasons)
+    named = {
+        "whole": whole,
+        "lacking": ranks,
+        "senders": only_senders,
+        "side": hosts,
+        "off": read_off,
+        "normal": only_senders and not (read_off or reasons or is_capable),
         "distance": networks.distance_in_words(far, facts) if far else "",
         "daemon": networks.google_daemon(paths),
+        "reason": reasons[0].message if reasons else "",
     }
-    named |= {"reason": reasons[0].message if reasons else ""}
     own = islice((line for side, some in at.items() for line in some.end_lines(side)), 2)
     yield Hit([], named, ranks or paths.ends(), hosts, [*paths.first_lines()[:1], *own, *reasons[:2]], paths)
 
@@ -366,10 +368,18 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     else:
         in_part = [setting for setting in narrow if setting.ranks is not None]
         harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
-    named: dict[str, object] = {"chosen": settings, "narrow": narrow, "unchecked": unchecked}
-    named |= {"shown": harmful or settings}
-    named |= {"harmful": harmful, "LL alone": any(map(_leaves_only_ll, harmful)), "ll": _OF_LL, "own": _OF_ALL}
-    named |= {"required": is_required, "perhaps required": is_perhaps_required}
+    named: dict[str, object] = {
+        "chosen": settings,
+        "narrow": narrow,
+        "unchecked": unchecked,
+        "shown": harmful or settings,
+        "harmful": harmful,
+        "LL alone": any(map(_leaves_only_ll, harmful)),
+        "ll": _OF_LL,
+        "own": _OF_ALL,
+        "required": is_required,
+        "perhaps required": is_perhaps_required,
+    }
     return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
 
 
@@ -528,24 +538,3 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
-
-
-def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
-    """Find failed multicast calls: 2.27 and 2.28 continue without NVLS, other releases stop.
-
-    Also a log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc).
-    """
-    calls = [failure.notice for failure in cuda.failures(facts) if cuda.is_of_fabric(failure)]
-    failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
-    given_up = facts.notices("nccl/nvls-bind-given-up")
-    if notices := [*failed, *given_up]:
-        without = ranks_in(given_up)
-        beside = {rank for host in facts.job.hosts if without & {*host.ranks} for rank in host.ranks}
-        alone = set() if failed else beside.intersection(facts.job.ranks_seen) - without
-        full = {value(notice, "code") for notice in notices} == {cuda.OUT_OF_MEMORY}
-        first = notices[0].message.splitlines()[0]
-        yield Hit(notices, {"first_line": first, "out of memory": full, "alone": alone})
-    elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
-        bound = facts.notices("nccl/nvls-bind")
-        if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
-            yield Hit(last, {"open": True})

@@ -59,7 +59,9 @@ def _files(notice: Notice) -> list[str]:
 
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
-    signs, verbs, machine = networks.slingshot_signs(facts), networks.lacking_verbs(facts), facts.platform
+    signs = networks.slingshot_signs(facts)
+    verbs = networks.lacking_verbs(facts)
+    machine = facts.platform
     network = find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = networks.tcp_paths(facts) | networks.over_tcp_provider(facts).where(lambda _: bool(signs))
@@ -72,9 +74,12 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         "unsought": not verbs and not facts.notices("nccl/net-ib-none") and _is_not_sought(facts),
     }
     if signs and not google:
-        named |= {"slingshot": True, "tried": networks.ofi_lines(facts)}
-        named |= {"other provider": networks.over_tcp_provider(facts) or facts.with_event(OfiProvider)}
-        named |= {"without provider": facts.notices(_SEARCH_FAILED) or facts.with_role("no-provider")}
+        named |= {
+            "slingshot": True,
+            "tried": networks.ofi_lines(facts),
+            "other provider": networks.over_tcp_provider(facts) or facts.with_event(OfiProvider),
+            "without provider": facts.notices(_SEARCH_FAILED) or facts.with_role("no-provider"),
+        }
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
         yield Hit(
@@ -147,8 +152,14 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
     if short:
         gpus, nics, _ = short[0]
         notices, expected = [notice for _, _, notice in short], _share(machine, gpus)
-        named = {"nics": nics, "expected": expected, "share": f"{nics}/{expected}", "gpus": gpus}
-        named |= {"severe": not is_open and expected >= 4 * nics, "open": is_open}
+        named = {
+            "nics": nics,
+            "expected": expected,
+            "share": f"{nics}/{expected}",
+            "gpus": gpus,
+            "severe": not is_open and expected >= 4 * nics,
+            "open": is_open,
+        }
         yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
 
 
@@ -171,7 +182,8 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
             yield Hit(named={"open": True})
         return
-    served, hosts = {rank for notice in providers for rank in notice.ranks}, hosts_in(providers)
+    served = {rank for notice in providers for rank in notice.ranks}
+    hosts = hosts_in(providers)
     unserved = [*searched, *missing]
     if providers:
         unserved = [n for n in unserved if (set(n.ranks) - served if n.ranks else set(n.hosts) - hosts)]
@@ -186,8 +198,9 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
         "silent": silent,
         "stopped": stopped,
         "needed": stopped or on_efa or net or facts.job.failed,
+        "FI_PROVIDER": facts.settings("FI_PROVIDER"),
+        "elsewhere": [] if on_efa else elsewhere,
     }
-    named |= {"FI_PROVIDER": facts.settings("FI_PROVIDER"), "elsewhere": [] if on_efa else elsewhere}
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
     yield Hit(unserved, named, ranks=ranks, evidence=[*unserved[:3], *failed[:2]])
 
@@ -285,12 +298,20 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
         where = {str(value(notice, "host")) for notice in gone if value(notice, "host")} or hosts_in(gone)
         nanos = value(late[0], "nanos") if late else None
         texts = [message_of(notice) for notice in gone]
-        named: dict[str, object] = {"own": _text(own[0]) if own else "", "gone": own or gone, "where": sorted(where)}
-        named |= {"late": _text(late[0]) if late else "", "waiting": waiting, "nanos": nanos and int(nanos) // 10**9}
-        named |= {"seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0)}
-        named |= {"refused": any("111" in text or "refused" in text for text in texts) and not own}
-        named |= {"certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"), "works": works and not ended}
-        yield Hit(notices, named | {"fatal": ended or (is_failure and not works)})
+        named: dict[str, object] = {
+            "own": _text(own[0]) if own else "",
+            "gone": own or gone,
+            "where": sorted(where),
+            "late": _text(late[0]) if late else "",
+            "waiting": waiting,
+            "nanos": nanos and int(nanos) // 10**9,
+            "seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0),
+            "refused": any("111" in text or "refused" in text for text in texts) and not own,
+            "certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"),
+            "works": works and not ended,
+            "fatal": ended or (is_failure and not works),
+        }
+        yield Hit(notices, named)
 
 
 def _is_timeout(notice: Notice) -> bool:

@@ -37,7 +37,8 @@ _MOST_SHOWN = 4  # the most echoes to show beside the last line of the lost rank
 
 def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
-    lost, echoes = silence.loss_exceptions(facts), [*silence.closed_connections(facts), *silence.given_up(facts)]
+    lost = silence.loss_exceptions(facts)
+    echoes = [*silence.closed_connections(facts), *silence.given_up(facts)]
     by_slurm = [notice for notice in ends.task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
     departed = ends.process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
@@ -87,7 +88,8 @@ _TELLS_EXIT = (2, 28, 7), (2, 30)
 
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
-    notices, closed = silence.echoes_of(facts), [*silence.closed_connections(facts), *silence.loss_exceptions(facts)]
+    notices = silence.echoes_of(facts)
+    closed = [*silence.closed_connections(facts), *silence.loss_exceptions(facts)]
     if not notices:
         yield from _find_loose(facts)
         if not facts.is_over() and (aborted := silence.find_early_aborts(facts)):
@@ -120,7 +122,7 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
         is_below = is_below and not facts.with_event(ProcessEnded)
         is_at_end = (is_used or is_below or (last.is_loss_of_peer and not comms)) and ends.is_last(facts, last.line)
         if is_at_end or exceptions.is_given_up_below(facts, last.line):
-            named = {"loose": last.text, "labelled": ranks, "over": is_below}
+            named = {"loose": last.text, "labelled": ranks, "over": is_below, "aborts": not is_at_end}
             sure = "likely" if ranks else "possible"
             yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
 
@@ -213,7 +215,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         "ends others": ends_others and not is_last_one,
         "last": ends_others and is_last_one,
     }
-    raised = [*([first.trace.begin.evidence[0]] if first.trace else []), *([first.raised.line] if first.raised else [])]
+    raised = [first.trace.begin.evidence[0]] if first.trace else []
+    raised += [first.raised.line] if first.raised else []
     lines = [*raised, *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]])]
     # It may not be a rank, or only one that lost another.
     at_fault, hosts = suspected or ranks, {end.node or end.host for end in departed}
@@ -238,8 +241,13 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         error = str(value(message, "error"))
         code = cuda.code_in(error)
         return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.knows(code, "kernel") else ""}
-    names = {"SIGKILL": end.code == -signal.SIGKILL, "training": end.report.process == "training"}
-    names |= {"lost by Ray": end.manner == ends.LOST, "crash": end.is_crash, "SIGABRT": end.code == -signal.SIGABRT}
+    names = {
+        "SIGKILL": end.code == -signal.SIGKILL,
+        "training": end.report.process == "training",
+        "lost by Ray": end.manner == ends.LOST,
+        "crash": end.is_crash,
+        "SIGABRT": end.code == -signal.SIGABRT,
+    }
     if end.echo:
         names |= {"waited": exceptions.WAITED in end.echo.text, "lost another": True}
     if why := next((name for name, holds in names.items() if holds), ""):
@@ -250,8 +258,8 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
     why = "labelled" if last.rank is not None and end.ranks else "near"
     others = "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near"
-    known: dict[str, object] = {"why": why, "likely": last.text, "line": cite_line(last.line), "others": others}
-    return {**known, "sole": len(maybe) == 1 and last.is_error}
+    is_sole = len(maybe) == 1 and last.is_error
+    return {"why": why, "likely": last.text, "line": cite_line(last.line), "others": others, "sole": is_sole}
 
 
 def _waited_for(facts: Facts, departed: list[ProcessEnd]) -> set[int]:
@@ -358,19 +366,24 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     ]
     interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
     is_some = all("ends-one" in notice.roles for notice in notices)  # no launcher reports that it ended them all
+    is_some = is_some and not interrupted.issuperset(facts.job.ranks_seen)
     reason = next(filter(None, (job_failure.reason(notice.event) for notice in notices)), None)
+    is_killed = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
+    is_silent = reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by))
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
-    known = {
-        "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
-        "silence": reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
-        "some": is_some and not interrupted.issuperset(facts.job.ranks_seen),
-        "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
-    }
-    is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
-    known |= {"doubtful": is_doubtful, "unsure": is_doubtful or known["some"]}
+    is_doubtful = is_killed or is_silent or (is_some and not is_of_nobody)
     lost = (one for one in facts.with_role("forced-end") if job_failure.reason(one.event) == job_failure.NODE_FAILURE)
     nodes = {name for notice in lost for name in expand(str(value(notice, "nodes") or ""))} - {""}
-    named = {**known, "reason": reason or "", "signal": _signal_words(notices), "nodes": nodes}
+    named = {
+        "reason": reason or "",
+        "signal": _signal_words(notices),
+        "nodes": nodes,
+        "killed": is_killed,
+        "silence": is_silent,
+        "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
+        "doubtful": is_doubtful,
+        "unsure": is_doubtful or is_some,
+    }
     yield Hit(notices, named, hosts=sorted(nodes) or None, explains=effects)
 
 
@@ -418,8 +431,9 @@ def slurm_ended_job(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
                 "number": job.number,
                 "state": state,
                 "limit": state in _OVERTIME and values.get("TimeLimit"),
+                "reason": values.get("Reason", "None"),
+                "code": values.get("ExitCode", "?"),
             }
-            named |= {"reason": values.get("Reason", "None"), "code": values.get("ExitCode", "?")}
             shown = (job.lines[key] for key in _SHOWN_KEYS if key in values)
             lines = [Evidence(output.name, line, " ".join(by_line[line])) for line in shown]
             yield Hit([], named, evidence=lines, effects=explained)
@@ -462,10 +476,15 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
         "pods": list_words((case.pod.label for case, _ in deaths), limit=3),
         "gone": gone,
         "reason": ended.reason,
+        "code": "" if is_memory else ended.code,
+        "signal": "" if has_reason else ended.code,
+        "limit": list(limit),
+        "pod": pod.name,
+        "own": workloads.namespace_option(pod.namespace),
+        "memory": is_memory,
+        "node": "" if is_container else pod.node,
+        "container": is_container,
     }
-    known |= {"code": "" if is_memory else ended.code, "signal": "" if has_reason else ended.code, "limit": list(limit)}
-    known |= {"pod": pod.name, "own": workloads.namespace_option(pod.namespace), "memory": is_memory}
-    known |= {"node": "" if is_container else pod.node, "container": is_container}
     shown = [Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths]
     sure = "certain" if has_reason and agrees and (is_current or dead & named) else "likely"
     yield Hit([], known, gone, None, shown, confidence=sure, effects=faults, cases=[case for case, _ in deaths])

@@ -32,7 +32,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
     is_own = None if pid is None or not str(pid).isdigit() else int(str(pid)) in own
     if is_own is False and len(facts.job.ranks_seen) != facts.job.world_size:
         is_own = None
-    hosts = hosts_in(facts, [notice])
+    hosts = hosts_meant(facts, [notice])
     is_here = True if hosts else None if _named_host(line.text) is None else False
     if is_own and is_here:
         is_here = own[int(str(pid))] in hosts
@@ -45,7 +45,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
         others = (other for other in facts.job.notices if not other.production.startswith("kernel/"))
         near = [is_near(line.text, text) for text in texts or [other.evidence[-1].text for other in others]]
         is_now = True in near if set(near) - {None} else None
-    is_gpu = bool(ranks_in(facts, [notice]))
+    is_gpu = bool(ranks_meant(facts, [notice]))
     is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
     if False in (is_own, is_here, is_now):
         return "possible"
@@ -75,12 +75,12 @@ def _named_host(line: str) -> str | None:
     return match[1] if (match := KERNEL_HOST.match(line)) else None
 
 
-def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
+def hosts_meant(facts: Facts, notices: Iterable[Notice]) -> set[str]:
     """Return the hosts of the job that lines of kernel logs are about: by their syslog prefix, else the file name."""
     return {host for notice in notices for host in _hosts(facts, notice)}
 
 
-def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
+def ranks_meant(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     """Return the ranks that use a GPU named by the driver; without a host, that of the only process with the pid."""
     from nccl_inspect.judging.evidence.settled import rank_of  # most jobs have no such line
 

@@ -720,9 +720,11 @@ def _find_stated(
             rank = ranks.get(member.log.process.pid)
             if rank is not None and rank >= local:
                 fixed.setdefault((rank - local) // len(here), host)
-    if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
+    if (numbered := _number_hosts(nodes, labels)) is None:
         return None
-    fixed |= homes
+    if any(fixed.get(at, host) != host for at, host in numbered.items()):
+        return None
+    fixed |= numbered
     if not fixed or len(set(fixed.values())) < len(fixed):
         return None
     places = dict(enumerate(_order(communicators, nodes, fixed)))
@@ -759,7 +761,7 @@ def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, i
             yield from ((source_and_line(place)[0], place, rank) for place in (note.place, *(note.places or ())))
 
 
-def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
+def _number_hosts(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
     """Return the number of each host with a file of its own, by the ranks named there; None if these disagree."""
     hosts = group_sets(
         (source_and_line(place)[0], host)
@@ -770,13 +772,13 @@ def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]
     own = {source: next(iter(here)) for source in labels if len(here := hosts.get(source, set())) == 1}
     if len(set().union(*(labels[source] for source in own))) < _LABELS:
         return {}
-    homes: dict[int, str] = {}
+    numbered: dict[int, str] = {}
     for source, host in own.items():
         ranks = labels[source]
         numbers = {rank // len(nodes[host]) for rank in ranks}
-        if len(numbers) > 1 or homes.setdefault(numbers.pop(), host) != host:
+        if len(numbers) > 1 or numbered.setdefault(numbers.pop(), host) != host:
             return None
-    return homes
+    return numbered
 
 
 def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
