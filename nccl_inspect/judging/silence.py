@@ -10,6 +10,7 @@ from itertools import pairwise
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging import exceptions, watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
