@@ -604,7 +604,7 @@ class Observer:
             return
         ways: dict[str, set[str]] = group_sets(inside.values("src_host", _sharing))
         groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
-        for host in ways.keys() & self._ranks_on:
+        for host in filter(ways.__contains__, self._ranks_on):
             shown = partial(inside.filter_values, ("src_host",), partial(_are, (host,)))
             own = self._host(host, partial(_first_line, shown))
             groups[self._kind(host)][own] = ", ".join(sorted(ways[host]))
