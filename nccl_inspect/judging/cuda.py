@@ -210,11 +210,7 @@ def _find_pytorch_failures(facts: Facts) -> list[Notice]:
         code = _read(notice).code
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ended)
-        is_fatal = (
-            knows(code, "kernel")
-            or (knows(code, "cause") and notice.production != "torch/cuda-error")
-            or (code is not None and notice.production == _PRINTED)
-        )
+        is_fatal = _is_cause(code) or (code is not None and notice.production == _PRINTED)
         if is_fatal and not is_judged and not exceptions.is_caught(facts, notice):
             failed.append(notice)
     return failed

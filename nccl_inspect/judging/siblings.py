@@ -299,6 +299,7 @@ _PEERS = Attribute("peers that it connects to", _NOW, (*_ANY, "failures"), lt, i
 _INSIDE = Attribute(
     "connections inside the host", _ALIKE, _INNER, lambda way, usual: _speed(way) < _speed(usual), least=2
 )
+_SHARING = Attribute("memory shared between GPUs by", _ALIKE, (*_ANY, "failures"))
 _BETWEEN = Attribute("connections between hosts", _ALIKE, _OUTER, _INSIDE.worse)
 _GDR = Attribute(
     "connections with GPUDirect RDMA",
@@ -387,7 +388,8 @@ class Observer:
         if self._is_global and len(ranks) == self._facts.job.world_size:
             paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
             between = paths.where(lambda kind: kind.scope == "inter")
-            groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
+            inside = paths.where(lambda kind: kind.scope == "intra")
+            groups += [self._compare_pairs(inside), self._compare_sharing(inside)]
             groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
             groups += [self._compare_nics(between), self._compare_peers(), self._compare_order(paths)]
         odd = filter(None, (find_odd(*group) for group in chain.from_iterable(groups)))
@@ -595,6 +597,20 @@ class Observer:
         for group in groups.values():
             yield _INSIDE, group, _PAIRS, ""
 
+    def _compare_sharing(self, inside: Selection) -> _Groups:
+        """Compare how ranks of hosts share GPU memory: through handles of cuMem or of the older IPC, or by pointers."""
+        inside = inside.where(lambda kind: kind.transport == "P2P")
+        if len(set(map(_sharing, inside.kinds))) < 2:
+            return
+        ways: dict[str, set[str]] = group_sets(inside.values("src_host", _sharing))
+        groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
+        for host in filter(ways.__contains__, self._ranks_on):
+            shown = partial(inside.filter_values, ("src_host",), partial(_are, (host,)))
+            own = self._host(host, partial(_first_line, shown))
+            groups[self._kind(host)][own] = ", ".join(sorted(ways[host]))
+        for group in groups.values():
+            yield _SHARING, group, _HOSTS, ""
+
     def _compare_ways(self, between: Selection, side: str) -> _Groups:
         """Compare the connections between hosts that the same GPUs of hosts have."""
         ways: dict[tuple[int, str], str] = {}
@@ -665,6 +681,11 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
 
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
     return pick().take(1).first_lines()
+
+
+def _sharing(kind: PathKind) -> str:
+    """Return the part of ``P2P/CUMEM/read`` that says how the memory is shared."""
+    return kind.detail.partition("/")[2].partition("/")[0]
 
 
 def _slowest(kind: PathKind) -> str:
