@@ -492,13 +492,11 @@ def _find_lost(name: str, target: str, status: os.stat_result) -> str:
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""
         return ""
-    if files.is_url(name):
-        return ""
     for file in files.find(name):
-        if isinstance(file.place, Path) and stat.S_ISDIR(status.st_mode):
+        if file.place and stat.S_ISDIR(status.st_mode):
             if file.place.resolve().is_relative_to(Path(target).resolve()):
                 return file.name
-        elif isinstance(file.place, Path):
+        elif file.place:
             with suppress(OSError):
                 if os.path.samestat(file.place.stat(), status):
                     return file.name

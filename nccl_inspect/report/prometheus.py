@@ -72,14 +72,14 @@ def collect_metrics(job: Job) -> Metrics:
 class Metrics:
     """Gauges that a file describes, in a registry of their own: without the metrics of this process."""
 
-    def __init__(self, file: Path = _DESCRIBED, prefix: str = "") -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._prefix, self._described = prefix, tomllib.loads(file.read_text(encoding="utf-8"))
+        self._described = tomllib.loads(_DESCRIBED.read_text(encoding="utf-8"))
 
     def add(self, name: str, values: float | Mapping[Any, float]) -> None:
         """Add a gauge with a value, or with one for each combination of labels."""
         says, *labels = self._described[name]
-        gauge = Gauge(f"nccl_inspect_{self._prefix}{name}", says, labels, registry=self.registry)
+        gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self.registry)
         for key, number in values.items() if isinstance(values, Mapping) else [((), values)]:
             (gauge.labels(*map(escape_controls, key)) if labels else gauge).set(number)
 

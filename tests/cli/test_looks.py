@@ -28,7 +28,7 @@ CONTEXTS = {
     ctx.command_path.partition(" ")[2]: ctx for ctx in man_pages.contexts(TOP, help_option_names=["-h", "--help"])
 }
 COMMANDS = {name: ctx.command for name, ctx in CONTEXTS.items()}
-SILENT = ("fleet", "fleet add", "fleet query", "grammar", "help", "mcp", "run")
+SILENT = ("fleet", "fleet add", "grammar", "help", "mcp", "run")
 """What prints no report."""
 ESCAPE = b"\x1b["
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path, PosixPath
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -79,7 +79,7 @@ class Folders:
                 if stat.S_ISDIR(_status(path, place).st_mode):
                     chosen += self._find_below(path, shown)
                 else:
-                    chosen.append(replace(files.find_again(self._hold(path, place), found=False), name=shown))
+                    chosen.append(replace(files.find_regular(self._hold(path, place)), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -203,8 +203,6 @@ def _require_plain(name: str) -> str:
     """Return a path, and nothing else that the command line takes for an input."""
     if name == "-" or not name.strip():
         raise NcclInspectError("no path", "name a log file or a folder")
-    if files.is_url(name):
-        raise NcclInspectError(f"{name}: an address", "only files are read here: name one below the folders")
     if "\0" in name or "\n" in name:
         raise NcclInspectError("not a path: it holds a line end", "name a file; 'explain' takes lines of a log")
     return name
@@ -280,7 +278,7 @@ class LogReader:
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        states = ((file.name, file.place and cast(Path, file.place).stat()) for file in inputs)
+        states = ((file.name, file.place and file.place.stat()) for file in inputs)
         key = (
             tuple((name, at and (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)) for name, at in states),
             wish,
