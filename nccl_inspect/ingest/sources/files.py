@@ -151,13 +151,8 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if "://" in str(item) and not os.path.lexists(item):
         from nccl_inspect.util.secrets import mask_secrets  # it may hold some
 
-        return [
-            unreadable(
-                mask_secrets(str(item).partition("?")[0]),
-                "a URL, which is not read",
-                "fetch it: curl URL | nccl-inspect",
-            )
-        ]
+        name = mask_secrets(str(item).partition("?")[0])
+        return [unreadable(name, "a URL, which is not read", "fetch it: curl URL | nccl-inspect")]
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
