@@ -11,11 +11,9 @@ import os
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -37,8 +35,6 @@ from nccl_inspect.util.memory import pause_collector
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
 MAX_SMALL = 4 << 20  # bytes of a policy or a topology
-_GLOB = frozenset("*?[")
-_ANY_DEPTH = "**"
 _THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Without waiting for the other end of a pipe, should there suddenly be one."""
@@ -65,21 +61,17 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[files.File]:
-        """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
+        """Return the files of paths and folders, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
         chosen = []
         for name in map(_require_plain, names):
             joined = self._make_absolute(name)
-            if _GLOB.isdisjoint(name) or os.path.lexists(joined):
-                # Shown as it was named, if that leads to it from the working folder.
-                places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+            # Shown as it was named, if that leads to it from the working folder.
+            shown = name if os.path.realpath(name) == os.path.realpath(joined) else joined
+            path = self._resolve(name)
+            if stat.S_ISDIR(_status(path, name).st_mode):
+                chosen += self._find_below(path, shown)
             else:
-                places = [(match, match) for match in self._list_matching(name)]
-            for place, shown in places:
-                path = self._resolve(place)
-                if stat.S_ISDIR(_status(path, place).st_mode):
-                    chosen += self._find_below(path, shown)
-                else:
-                    chosen.append(replace(files.find_regular(self._hold(path, place)), name=shown))
+                chosen.append(replace(files.find_regular(self._hold(path, name)), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -112,42 +104,6 @@ class Folders:
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
         return sorted(entries, key=lambda file: log_detection.natural(file.name))
-
-    def _list_matching(self, pattern: str) -> list[str]:
-        """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
-        parts = Path(pattern).parts
-        if ".." in parts:
-            raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
-        fixed = next(index for index, part in enumerate(parts) if not _GLOB.isdisjoint(part))
-        begin = self._resolve(str(Path(*parts[:fixed])))
-        matches = dict.fromkeys(islice(self._expand_pattern(begin, parts[fixed:]), self._max_entries + 1))
-        if len(matches) > self._max_entries:
-            raise NcclInspectError(f"{pattern}: more than {self._max_entries:,} files", "name a folder with fewer")
-        inside = [name for name in matches if self._find_root(Path(os.path.realpath(name)))]
-        if not inside:
-            raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
-        return sorted(inside, key=log_detection.natural)
-
-    def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """List no folder that is hidden, or that a link leads out to, unlike :mod:`glob`."""
-        part, rest = parts[0], parts[1:]
-        if part == _ANY_DEPTH and rest:
-            yield from self._expand_pattern(folder, rest)
-        real = Path(os.path.realpath(folder))
-        entries = list[os.DirEntry[str]]()
-        with suppress(OSError):
-            if self._find_root(real):
-                with os.scandir(real) as found:
-                    entries += (entry for entry in found if not entry.name.startswith("."))
-        for entry in entries:
-            path = folder / entry.name
-            if part == _ANY_DEPTH:
-                if not rest:
-                    yield str(path)
-                if entry.is_dir(follow_symlinks=False):
-                    yield from self._expand_pattern(path, parts)
-            elif fnmatchcase(entry.name, part):
-                yield from self._expand_pattern(path, rest) if rest else (str(path),)
 
     def _resolve(self, name: str) -> Path:
         path = Path(os.path.realpath(self._make_absolute(name)))
