@@ -525,7 +525,7 @@ def _lines(source: blocks.Source) -> Iterator[bytes]:
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _MAX_ERROR = 1_000
 TEXTS = {name: text.strip() for name, text in read_parts(__file__, "instructions.txt").items()}
-"""What assistants are told at first: the parts of ``instructions.txt``, by their names."""
+"""What assistants get at first: the parts of ``instructions.txt``, by their names."""
 
 
 def make_server(reader: LogReader) -> MCPServer:
