@@ -1,8 +1,7 @@
 """Reads and judges logs for a server: in a thread, one at a time, each log once, and a request can be given up.
 
 Nothing outside of some folders is read. A path is resolved first and then has to lie in one of them, so that neither
-``..`` nor a link leads out. Each file is opened from the folder downwards without following any link, so that what is
-opened is what was checked.
+``..`` nor a link leads out.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path, PosixPath
-from typing import IO, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -35,9 +34,6 @@ from nccl_inspect.util.memory import pause_collector
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
 MAX_SMALL = 4 << 20  # bytes of a policy or a topology
-_THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without waiting for the other end of a pipe, should there suddenly be one."""
 _TERMINAL = "run 'nccl-inspect summarize' in a terminal"
 
 
@@ -45,13 +41,10 @@ class Folders:
     """Folders below which files may be read, up to a number of them in one folder, and of bytes for one question."""
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
-        self._roots = {}
-        for name in roots:
-            root = Path(os.path.realpath(name))
-            try:
-                self._roots[root] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except OSError as error:
-                raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
+        self._roots = [Path(os.path.realpath(name)) for name in roots]
+        for name, root in zip(roots, self._roots, strict=True):
+            if not root.is_dir():
+                raise NcclInspectError(f"--root {name}: not a folder", "name a folder that can be read")
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
@@ -71,7 +64,7 @@ class Folders:
             if stat.S_ISDIR(_status(path, name).st_mode):
                 chosen += self._find_below(path, shown)
             else:
-                chosen.append(replace(files.find_regular(self._hold(path, name)), name=shown))
+                chosen.append(replace(files.find_regular(path), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -81,8 +74,8 @@ class Folders:
         path = self._resolve(_require_plain(name))
         _status(path, name)
         try:
-            with self._hold(path, name).open("rb") as file:
-                data: bytes = file.read(MAX_SMALL + 1)
+            with path.open("rb") as file:
+                data = file.read(MAX_SMALL + 1)
         except OSError as error:
             raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
         if len(data) > MAX_SMALL:
@@ -99,7 +92,7 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
+            if file := files.find_entry(base, real, is_artifact, lambda _name, _why: None):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
@@ -122,37 +115,6 @@ class Folders:
 
     def _find_root(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)
-
-    def _hold(self, path: Path, name: str) -> _Held:
-        held = _Held(path)
-        held.base, held.shown = self._find_root(path) or path, name
-        held.folder = self._roots[held.base]
-        return held
-
-
-class _Held(PosixPath):
-    """A path without links below a folder that is open: opening it follows no link that has come since."""
-
-    base: Path  # the folder that may be read
-    folder: int  # a descriptor of it
-    shown: str
-
-    def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
-        """Return the file, for reading: it is opened from the folder downwards."""
-        *above, name = Path(self).relative_to(self.base).parts or (".",)
-        at = os.dup(self.folder)
-        try:
-            for part in above:
-                below = os.open(part, _THROUGH, dir_fd=at)
-                os.close(at)
-                at = below
-            file = os.open(name, _READ, dir_fd=at)
-        finally:
-            os.close(at)
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)
-            raise NcclInspectError(f"{self.shown}: not a plain file", "name a file or a folder")
-        return os.fdopen(file, mode, buffering)
 
 
 def _require_plain(name: str) -> str:
