@@ -20,8 +20,8 @@ from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.jobs import Unions
 from nccl_inspect.pipeline import reading
-from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.processes import Helpers, can_fork
 
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
@@ -84,24 +84,17 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
                 if len(head) >= _HEAD:
                     break
         keys[file.name] = ({b""}, names) if together else (set(_COMMUNICATOR.findall(head)) or names, names)
-    first: dict[bytes, str] = {}
-    group = {file.name: file.name for file in logs}
-
-    def find_root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
-
+    first: dict[bytes, int] = {}
+    unions = Unions(len(logs))
     # Logs without a communicator come last: they belong to the first one of their name.
-    for file in sorted(logs, key=lambda file: keys[file.name][0] == keys[file.name][1]):
-        own, names = keys[file.name]
-        for key in own:
-            group[find_root(first.setdefault(key, file.name))] = file.name
+    for at in sorted(range(len(logs)), key=lambda at: keys[logs[at].name][0] == keys[logs[at].name][1]):
+        own, names = keys[logs[at].name]
+        unions.join({at, *(first.setdefault(key, at) for key in own)})
         for key in names:
-            first.setdefault(key, file.name)
-    members = group_values((find_root(file.name), file) for file in logs)
+            first.setdefault(key, at)
     groups = []
-    for some in members.values():  # with the evidence in their folder, below it, and beside their folder
+    for numbers in unions.groups():  # with the evidence in their folder, below it, and beside their folder
+        some = [logs[at] for at in numbers]
         folders = {Path(file.name).parent for file in some}
         above = {parent for folder in folders for parent in folder.parents}
         near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
