@@ -233,7 +233,7 @@ def _type(schema: dict[str, Any], entry: Any) -> str:
 def fleet_tables_page() -> Iterator[str]:
     """Yield the columns of every table of nccl-inspect fleet."""
     yield "# Tables of a fleet store\n"
-    yield "What `nccl-inspect fleet add` writes, and `fleet query` asks ([how-to](../howto/fleet.md))."
+    yield "What `nccl-inspect fleet add` writes ([how-to](../howto/fleet.md))."
     described = tomllib.loads((ROOT / "nccl_inspect" / "extras" / "fleet" / "tables.toml").read_text(encoding="utf-8"))
     for name, about in described.items():
         yield f"\n## {name if name != 'shared' else 'All tables'}\n\n{about['about']}\n"

@@ -9,21 +9,17 @@ import click
 
 from nccl_inspect import __version__, cli
 from nccl_inspect.cli import manual
-from nccl_inspect.extras.collect import kubectl
 
 PROGRAM = "nccl-inspect"
-PLUGIN = "kubectl-nccl"
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the text of every page, by its name."""
     program = top()
     names = cli.cli.list_commands(program)
-    yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
+    yield PROGRAM, page(program, [f"{PROGRAM}-{name}" for name in names])
     for ctx in contexts(program):
         yield ctx.command_path.replace(" ", "-"), page(ctx, [PROGRAM])
-    plugin = cli.prepare_command(kubectl.command)
-    yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
 def contexts(above: click.Context, **settings: Any) -> Iterator[click.Context]:

@@ -41,7 +41,7 @@ def read(
     If it holds several jobs, the result is the worst one; its ``jobs`` lists all of them briefly, the worst first.
 
     Args:
-        inputs: a path, a URL such as ``s3://bucket/*.log``, ``-`` for standard input, bytes, a file object, or a list
+        inputs: a path, ``-`` for standard input, bytes, a file object, or a list
             of these.
         platform: machine type, such as ``p5.48xlarge``, if the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.

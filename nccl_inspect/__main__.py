@@ -6,21 +6,6 @@ import os
 
 def main() -> None:
     """Run the program; it does not return."""
-    _guard()
-    from nccl_inspect import cli
-
-    cli.main()
-
-
-def kubectl() -> None:
-    """Run ``kubectl nccl``; it does not return."""
-    _guard()
-    from nccl_inspect.extras.collect import kubectl
-
-    kubectl.main()
-
-
-def _guard() -> None:
     try:
         # Almost nothing here is cyclic garbage; frequent collections would take a tenth of a short run.
         gc.set_threshold(100_000)
@@ -30,6 +15,9 @@ def _guard() -> None:
     except KeyboardInterrupt:
         os.write(2, b"nccl-inspect: interrupted\n")
         os._exit(130)
+    from nccl_inspect import cli
+
+    cli.main()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, escape_controls
 
 _SEVERAL = {  # modules with several commands, each a function of its name
-    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "traffic"),
+    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "traffic"),
     "about": ("rules", "completion", "help"),
 }
 _PARTS = ("manual", "shared", *_SEVERAL)
@@ -153,8 +153,8 @@ def cli(ctx: click.Context) -> None:
         ctx.exit(2)
 
 
-def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
-    """Run a command: errors become one line on stderr, a closed pipe ends in silence."""
+def main() -> NoReturn:
+    """Run the program: errors become one line on stderr, a closed pipe ends in silence."""
     interruption.guard()
     # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
@@ -171,14 +171,14 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     # Generators that end because memory ran out fail once more: the error itself is reported.
     sys.unraisablehook = lambda what: None if issubclass(what.exc_type, MemoryError) else sys.__unraisablehook__(what)
     # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
-    os._exit(execute(EXITS_AFTERWARDS, program, name))
+    os._exit(execute(EXITS_AFTERWARDS))
 
 
-def execute(then: object = None, program: click.Command = cli, name: str = "nccl-inspect") -> int:
+def execute(then: object = None) -> int:
     """Run the command that the arguments of the process name; return its exit status."""
     settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:
-        status = program.main(prog_name=name, terminal_width=_width(), **settings)
+        status = cli.main(prog_name="nccl-inspect", terminal_width=_width(), **settings)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:

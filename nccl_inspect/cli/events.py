@@ -6,12 +6,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from fnmatch import fnmatchcase
 from typing import BinaryIO
 
 import click
 
-from nccl_inspect.answers import selection
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
@@ -19,11 +17,8 @@ from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.levels import LEVELS
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.wording import count
-
-_LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
 
 
 @click.command(short_help="Export typed events as parquet, arrow, csv or jsonl.")
@@ -43,16 +38,6 @@ _LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
     metavar="NAME",
     help="Only events of this class, and only its columns. May be repeated.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only events of these hosts: name or glob.")
-@click.option("--pid", "pids", multiple=True, metavar="N", help="Only events of these processes: 4182 or 4182-4189.")
-@click.option(
-    "--level",
-    "levels",
-    multiple=True,
-    type=click.Choice(_LEVELS, case_sensitive=False),
-    metavar="LEVEL",
-    help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER: lines of other programs. May be repeated.",
-)
 @click.option("--all-columns", is_flag=True, help="Parquet: also the columns that this log leaves empty.")
 @shared.progress_option
 def command(
@@ -60,9 +45,6 @@ def command(
     output: str,
     form: str | None,
     kinds: tuple[str, ...],
-    hosts: tuple[str, ...],
-    pids: tuple[str, ...],
-    levels: tuple[str, ...],
     all_columns: bool,
     progress: bool | None,
 ) -> None:
@@ -75,33 +57,23 @@ def command(
     Examples:
       nccl-inspect events job.log -o events.parquet
       nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
-      nccl-inspect events job.log --level WARN | jq -r .message
+      nccl-inspect events job.log --kind Notice | jq -r .message
       nccl-inspect events job.log --format arrow | python analyse.py
 
     Exit status: 130 Ctrl-C; FILE is not written.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
-    wanted, numbers, seen = writers.find_kinds(kinds), selection.parse_ranges("pid", pids), Counter[str]()
+    wanted, seen = writers.find_kinds(kinds), Counter[str]()
     columns = writers.find_kinds(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
 
     def select() -> Iterator[PlacedEvent]:
         """Yield the selected events; errors come at the end, so that no file is written."""
-        processes: set[tuple[str | None, int | None]] = set()
         for where, event in stream.with_places():
             seen["events"] += 1
-            if hosts or numbers:
-                processes.add((where.host, where.pid))
-            if (
-                (not wanted or type(event).__name__ in wanted)
-                and (not hosts or any(fnmatchcase(where.host or "", host) for host in hosts))
-                and (not numbers or any(where.pid in some for some in numbers))
-                and (not levels or where.level in levels)
-            ):
+            if not wanted or type(event).__name__ in wanted:
                 seen["matches"] += 1
                 yield where, event
         stream.require_nccl()
-        selection.match_names("host", hosts, sorted({host for host, _ in processes if host}))
-        selection.require_numbers("pid", numbers, {pid for _, pid in processes if pid is not None})
 
     target: AbstractContextManager[BinaryIO]
     if output != "-":

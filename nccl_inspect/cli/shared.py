@@ -330,7 +330,6 @@ def read(
     is_last: bool = True,
     is_one_of_two: bool = False,
     visit: Callable[[Job], None] | None = None,
-    in_haste: Callable[[Job], None] | None = None,
 ) -> Job:
     """Read and judge the inputs, with a progress bar and read errors on stderr.
 
@@ -341,7 +340,6 @@ def read(
         is_last: only the report remains to be done, and an interruption lets it finish.
         is_one_of_two: another input is read as well, which may be the one with the job that the options name.
         visit: called with each job of the input.
-        in_haste: called with an unjudged job where a signal leaves no time for more.
     """
     options = with_settings_file(options)
     meta = click.get_current_context().meta
@@ -358,7 +356,6 @@ def read(
     jobs = meta.get(f"{__name__}.jobs")
     with pause_collector(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
-        PROCESS.last_words = in_haste and (lambda: in_haste(judge.make_unjudged_job(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs)
         if fold.partial and is_last:
@@ -492,13 +489,11 @@ def _find_lost(name: str, target: str, status: os.stat_result) -> str:
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""
         return ""
-    if files.is_url(name):
-        return ""
     for file in files.find(name):
-        if isinstance(file.place, Path) and stat.S_ISDIR(status.st_mode):
+        if file.place and stat.S_ISDIR(status.st_mode):
             if file.place.resolve().is_relative_to(Path(target).resolve()):
                 return file.name
-        elif isinstance(file.place, Path):
+        elif file.place:
             with suppress(OSError):
                 if os.path.samestat(file.place.stat(), status):
                     return file.name

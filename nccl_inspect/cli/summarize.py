@@ -11,7 +11,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import suggestion
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.job import Job
     from nccl_inspect.pipeline.options import Options
 
 _BRIEF = ("text", "markdown")  # formats of `--brief`
@@ -86,15 +85,12 @@ def command(
     if form != "json" and (only or indent is not None):
         raise click.UsageError(f"--only and --indent are for --format json, not {form}; omit them")
 
-    def write(job: Job) -> None:
-        if is_brief:
-            from nccl_inspect.report import brief  # only on request
+    job = shared.read(logs, options, tells_all=True)
+    if is_brief:
+        from nccl_inspect.report import brief  # only on request
 
-            out.write(brief.render(job, form))
-        else:
-            style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
-            out.write_lines(report.render_lines(form, job, style))
-
-    job = shared.read(logs, options, tells_all=True, in_haste=write)
-    write(job)
+        out.write(brief.render(job, form))
+    else:
+        style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
+        out.write_lines(report.render_lines(form, job, style))
     return shared.status(job, fail_on)

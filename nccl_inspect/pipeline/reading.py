@@ -87,8 +87,6 @@ def fold(
 
 
 def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interruption | None) -> Fold:
-    if interruption:
-        interruption.read = reader.fold
     for piece in interruption.until(pieces) if interruption else pieces:
         reader.add(piece)
     reader.fold.partial = interruption is not None and interruption.happened
@@ -226,14 +224,6 @@ class Judge:
             job.artifacts += allotment.left
         job.passed_over = beside.passed_over
         return job
-
-    def make_unjudged_job(self, state: Fold) -> Job:
-        """Return the job of which only is known how far it was read: there is no time to judge it."""
-        counted = Fold()
-        counted.partial = True
-        for source in state.sources:
-            counted.start(source.name).counts.lines = source.counts.lines
-        return self.judge_fold(counted)
 
     def __call__(
         self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING

@@ -20,7 +20,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import LOOK_AHEAD
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.ingest.sources.files import File, Input, Place
+from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
@@ -81,7 +81,7 @@ class Part(Frozen):
     """A file, or some of its lines."""
 
     name: str
-    place: Place | None
+    place: Path | None
     found: bool = False  # as in :class:`~nccl_inspect.ingest.sources.files.File`
     start: int = 0
     end: int | None = None  # none: up to the end of the file
@@ -136,7 +136,7 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
     return [group for group in groups if group]
 
 
-def _is_plain(place: Place | None) -> bool:
+def _is_plain(place: Path | None) -> bool:
     """Return whether a file is text that can be cut at any line end, and not torn."""
     try:
         head = _read(place, 0)
@@ -151,7 +151,7 @@ def _is_plain(place: Place | None) -> bool:
         return False
 
 
-def _read(place: Place | None, start: int) -> bytes:
+def _read(place: Path | None, start: int) -> bytes:
     if place is None:
         return b""
     with place.open("rb", 0) as file:
@@ -164,8 +164,9 @@ def open_part(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.So
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:
-        file = files.find_again(part.place, part.found, part.without)
-        as_planned = replace(file, name=part.name, open=lambda: check_size(file.open(), part.size))
+        file = files.find_regular(part.place, part.found)
+        data = partial(check_size, size=part.size)
+        as_planned = replace(file, name=part.name, without=part.without, open=lambda: data(file.open()))
         yield from blocks.open_file(as_planned, progress)
     else:
         data = partial(_read_part, part.place, part.start, part.end or sys.maxsize)
@@ -174,7 +175,7 @@ def open_part(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.So
         )
 
 
-def _read_part(place: Place, at: int, end: int) -> Pieces:
+def _read_part(place: Path, at: int, end: int) -> Pieces:
     with place.open("rb", 0) as file:
         file.seek(at)
         while data := file.read(min(BLOCK, end - at)):

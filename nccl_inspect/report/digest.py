@@ -285,8 +285,6 @@ def reason(job: Job) -> str:
         is_sure = lead.severity == "info" and lead.confidence != "possible"
         how = "" if is_sure else "possibly: " if lead.confidence == "possible" else "likely: "
         return f"{how}{text}" + (f"; {paths}" if is_shown else "")
-    if job.partial and not job.hosts and not job.notices:
-        return "interrupted before the log was judged"
     if job.verdict != "unknown":
         return paths if job.verdict == "ok" else _MEANING[job.verdict]
     if notice:

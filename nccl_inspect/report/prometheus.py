@@ -27,66 +27,46 @@ _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 def render(job: Job, style: Style) -> str:
     """Return the metrics as text; all are gauges that describe the job whose log was read last."""
-    return collect_metrics(job).text()
+    registry, described = CollectorRegistry(), tomllib.loads(_DESCRIBED.read_text(encoding="utf-8"))
 
+    def add(name: str, values: float | Mapping[Any, float]) -> None:
+        """Add a gauge with a value, or with one for each combination of labels."""
+        says, *labels = described[name]
+        gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=registry)
+        for key, number in values.items() if isinstance(values, Mapping) else [((), values)]:
+            (gauge.labels(*map(escape_controls, key)) if labels else gauge).set(number)
 
-def collect_metrics(job: Job) -> Metrics:
-    """Return the metrics of a job, which others may be added to."""
-    metrics = Metrics()
-    metrics.add("info", {(__version__,): 1})
-    metrics.verdict(job.verdict)
+    add("info", {(__version__,): 1})
+    add("verdict", {(name,): int(name == job.verdict) for name in _VERDICTS})
     if job.jobs:
         states = {(one.name, name): int(name == one.verdict) for one in job.jobs for name in _VERDICTS}
-        metrics.add("job_verdict", states)
-    metrics.add("findings", Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings))
-    metrics.add("culprits", {(f.rule, one.kind, one.name): one.bad for f in job.findings for one in f.culprits})
-    metrics.add("findings_suppressed", Counter((one.finding.rule, one.finding.severity) for one in job.suppressed))
-    metrics.add("rules_run", len(job.rules))
-    metrics.add("not_judged", Counter((question.rule,) for question in job.not_judged))
-    metrics.add("unexplained_errors", len(job.unexplained))
+        add("job_verdict", states)
+    add("findings", Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings))
+    add("culprits", {(f.rule, one.kind, one.name): one.bad for f in job.findings for one in f.culprits})
+    add("findings_suppressed", Counter((one.finding.rule, one.finding.severity) for one in job.suppressed))
+    add("rules_run", len(job.rules))
+    add("not_judged", Counter((question.rule,) for question in job.not_judged))
+    add("unexplained_errors", len(job.unexplained))
     ways: Counter[tuple[str, ...]] = Counter()
     for kind, number in job.paths.count_kinds():
         gdr = "none" if kind.gdr is None else gdr_word(kind.gdr)
         ways[kind.transport, kind.detail, kind.scope, gdr, kind.verdict] += number
-    metrics.add("paths", ways)
+    add("paths", ways)
     measured = [((entry.operation, str(entry.ranks or "")), entry) for entry in job.bandwidth]
-    metrics.add("bandwidth_gbps", {key: entry.measured_gbps for key, entry in measured})
+    add("bandwidth_gbps", {key: entry.measured_gbps for key, entry in measured})
     least = {key: entry.expected_low for key, entry in measured if entry.expected_low is not None}
-    metrics.add("bandwidth_expected_gbps", least)
+    add("bandwidth_expected_gbps", least)
     is_low = {key: int(entry.verdict == "low") for key, entry in measured if entry.verdict != "unknown"}
-    metrics.add("bandwidth_low", is_low)
+    add("bandwidth_low", is_low)
     lines = {(kind,): sum(getattr(source, f"{kind}_lines") for source in job.sources) for kind in _LINES}
-    metrics.add("log_lines", {("all",): sum(source.lines for source in job.sources), **lines})
-    metrics.add("sources_unread", sum(bool(source.problem) for source in job.sources))
-    metrics.add("partial", int(job.partial))
+    add("log_lines", {("all",): sum(source.lines for source in job.sources), **lines})
+    add("sources_unread", sum(bool(source.problem) for source in job.sources))
+    add("partial", int(job.partial))
     if job.world_size is not None:
-        metrics.add("world_size", job.world_size)
-    metrics.add("ranks_seen", len(job.ranks_seen))
-    metrics.add("hosts", len(job.hosts))
-    metrics.add("communicators", len(job.communicators))
+        add("world_size", job.world_size)
+    add("ranks_seen", len(job.ranks_seen))
+    add("hosts", len(job.hosts))
+    add("communicators", len(job.communicators))
     versions = [("nccl", text) for text in job.nccl_versions] + [("cuda", text) for text in job.cuda_versions]
-    metrics.add("software_info", dict.fromkeys(versions, 1))
-    return metrics
-
-
-class Metrics:
-    """Gauges that a file describes, in a registry of their own: without the metrics of this process."""
-
-    def __init__(self, file: Path = _DESCRIBED, prefix: str = "") -> None:
-        self.registry = CollectorRegistry()
-        self._prefix, self._described = prefix, tomllib.loads(file.read_text(encoding="utf-8"))
-
-    def add(self, name: str, values: float | Mapping[Any, float]) -> None:
-        """Add a gauge with a value, or with one for each combination of labels."""
-        says, *labels = self._described[name]
-        gauge = Gauge(f"nccl_inspect_{self._prefix}{name}", says, labels, registry=self.registry)
-        for key, number in values.items() if isinstance(values, Mapping) else [((), values)]:
-            (gauge.labels(*map(escape_controls, key)) if labels else gauge).set(number)
-
-    def verdict(self, verdict: str) -> None:
-        """Add a gauge for each verdict."""
-        self.add("verdict", {(name,): int(name == verdict) for name in _VERDICTS})
-
-    def text(self) -> str:
-        """Return the text format."""
-        return generate_latest(self.registry).decode()
+    add("software_info", dict.fromkeys(versions, 1))
+    return generate_latest(registry).decode()

@@ -5,9 +5,6 @@ reported. Once all is read, the report takes seconds at most and is finished. Th
 other moment, ends the process at once: not by an exception, which the code that it happens to hit may swallow or print,
 but in the handler, after what was begun is undone. A line that is being written is finished first.
 
-Who sends SIGTERM or SIGHUP does not wait long: if there is no report after two seconds, wherever the time goes, a short
-one says how far the reading came.
-
 This module is loaded before anything else, so it imports next to nothing.
 """
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     _Item = TypeVar("_Item")
 
 _INTERRUPTED, _TERMINATED = 130, 143  # exit statuses, as shells have them after SIGINT and SIGTERM
-_PATIENCE = 1.4  # seconds until there must be a report; the short one takes a part of a second, too
+_PATIENCE = 1.4  # seconds for which a line that is being written may take to be finished
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
 _AT_ONCE, _READING, _FINISHING = "at once", "reading", "finishing"
@@ -47,9 +44,6 @@ class Interruption:
         self.unwritten = ""  # the file that was to be written and is not there yet; empty where there is none
         self.has_output = False  # whether something was written to standard output
         self.status = _INTERRUPTED  # the exit status after the last signal, as shells have it
-        self.read: Any = None  # what was read so far
-        self.last_words: Callable[[], object] | None = None
-        """Writes a short report where there is no time for another one."""
         self._stage = _AT_ONCE
         self._within_line = self._ends = False
         self._waiting = False
@@ -126,8 +120,6 @@ class Interruption:
 
     def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         self.status = _TERMINATED if number == signal.SIGTERM else _INTERRUPTED
-        if number != signal.SIGINT:
-            self._limit()
         if self._stage == _READING and not self.happened:
             self.happened = True
             if self._waiting:
@@ -137,23 +129,17 @@ class Interruption:
             _write_stderr("finishing the report; Ctrl-C again to stop")
         elif self._within_line and not self._ends:
             self._ends = True
-            self._limit()
+            signal.signal(signal.SIGALRM, lambda *_: self._stop())
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
         else:
             self._stop()
 
-    def _limit(self) -> None:
-        signal.signal(signal.SIGALRM, lambda *_: self._stop(self.last_words))
-        signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
-
-    def _stop(self, last_words: Callable[[], object] | None = None) -> None:
+    def _stop(self) -> None:
         for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
         for undo in reversed(self._undo):
             with suppress(Exception):  # the process ends, and the others must be undone
                 undo()
-        if last_words and not self.has_output:
-            with suppress(Exception):  # what it needs may be in use
-                last_words()
         _write_stderr(self.words())
         os._exit(self.status)
 

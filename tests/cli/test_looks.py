@@ -18,7 +18,6 @@ from terminals import SLOW, on_a_terminal, run
 
 from nccl_inspect.cli import cli, manual
 from nccl_inspect.cli.annotate import _Margin
-from nccl_inspect.extras.collect import kubectl
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.report import Style
@@ -28,7 +27,7 @@ CONTEXTS = {
     ctx.command_path.partition(" ")[2]: ctx for ctx in man_pages.contexts(TOP, help_option_names=["-h", "--help"])
 }
 COMMANDS = {name: ctx.command for name, ctx in CONTEXTS.items()}
-SILENT = ("fleet", "fleet add", "fleet query", "grammar", "help", "mcp", "run")
+SILENT = ("fleet", "fleet add", "grammar", "help", "mcp", "run")
 """What prints no report."""
 ESCAPE = b"\x1b["
 
@@ -61,7 +60,7 @@ def test_help_says_what_a_command_does_and_fits() -> None:
 
 def test_commands_name_their_options_alike_and_under_a_purpose() -> None:
     known: dict[str, tuple[object, ...]] = {}
-    spelled = {opt.lstrip("-") for option in kubectl.command.params for opt in option.opts} | {"help", "version"}
+    spelled = {"help", "version"}
     for name, ctx in CONTEXTS.items():
         command = ctx.command
         shown = [head for _, rows in manual.options(ctx) for head, _ in rows]
@@ -113,7 +112,6 @@ def test_manual_pages_show_without_complaint(tmp_path: Path) -> None:
     pages = dict(man_pages.pages())
     assert set(pages) == {
         "nccl-inspect",
-        "kubectl-nccl",
         *(f"nccl-inspect-{name.replace(' ', '-')}" for name in COMMANDS),
     }
     for name, text in pages.items():

@@ -323,7 +323,8 @@ def test_gates_end_on_actions(tmp_path: Path) -> None:
         assert {one.action for one in judged.findings} <= set(ACTIONS)
         for other in TO_ACT:
             status = int(other == f"action={action}")
-            check = invoke("check", str(log), "--exit-on", other, "--format", "json")
+            (tmp_path / "policy.toml").write_text(f'forbidden_actions = ["{other.partition("=")[2]}"]\n')
+            check = invoke("check", str(log), "--policy", str(tmp_path / "policy.toml"), "--format", "json")
             watch = invoke("watch", str(log), "--until-end", "--exit-on", other)
             assert [check.return_value, watch.return_value] == [status, status], (failure, other)
             assert [one["action"] for one in json.loads(check.stdout)["findings"]] == [action] * status

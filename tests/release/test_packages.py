@@ -47,7 +47,7 @@ def installed_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory)
 def test_the_wheel_has_manual_pages_and_completions(wheel: Path) -> None:
     inside = zipfile.ZipFile(wheel).namelist()
     shared = {name.partition(".data/data/share/")[2] for name in inside if ".data/data/share/" in name}
-    assert {"man/man1/nccl-inspect.1", "man/man1/nccl-inspect-summarize.1", "man/man1/kubectl-nccl.1"} <= shared
+    assert {"man/man1/nccl-inspect.1", "man/man1/nccl-inspect-summarize.1"} <= shared
     assert {
         "bash-completion/completions/nccl-inspect",
         "zsh/site-functions/_nccl-inspect",
@@ -59,15 +59,13 @@ def test_the_wheel_has_manual_pages_and_completions(wheel: Path) -> None:
 def test_programs_are_installed(installed_environment: Path) -> None:
     done = run(installed_environment / "bin" / "nccl-inspect", "summarize", SAMPLE)
     assert done.stdout.startswith("DEGRADED: "), done.stderr
-    assert run(installed_environment / "bin" / "kubectl-nccl", "--help").stdout.startswith("Usage: kubectl nccl ")
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="no man on this machine")
 def test_man_finds_the_pages_of_an_environment(installed_environment: Path) -> None:
     bins = f"{installed_environment / 'bin'}{os.pathsep}{PLAIN['PATH']}"
-    for name in ("nccl-inspect", "kubectl-nccl"):
-        done = run("man", "--where", name, PATH=bins)
-        assert Path(done.stdout.strip()) == installed_environment / "share" / "man" / "man1" / f"{name}.1", done.stderr
+    done = run("man", "--where", "nccl-inspect", PATH=bins)
+    assert Path(done.stdout.strip()) == installed_environment / "share" / "man" / "man1" / "nccl-inspect.1", done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -232,8 +232,8 @@ class _Job:
         self.passed_over: dict[str, str] = {}  # files that are not handed on, with the reason
         for found in files.find([*shown], artifacts.is_artifact, self.passed_over.__setitem__):
             file = replace(found, name=shown.get(found.name, found.name))
-            head = artifacts.head_of(file) if isinstance(file.place, Path) else b""
-            kind = artifacts.kind_of(head) if isinstance(file.place, Path) else None
+            head = artifacts.head_of(file) if file.place else b""
+            kind = artifacts.kind_of(head) if file.place else None
             if kind and (file.size or 0) > artifacts.MAX_BYTES:
                 self.passed_over[file.name] = artifacts.TOO_LARGE
             elif kind:
@@ -241,13 +241,13 @@ class _Job:
             else:
                 self._logs.append(file)
                 is_packed = log_detection.is_tar(head) or log_detection.is_zip(head)
-                if isinstance(file.place, Path) and (is_packed or log_detection.is_named_as_archive(file.name)):
+                if file.place and (is_packed or log_detection.is_named_as_archive(file.name)):
                     self._archives.append(file)
 
     @property
     def input_paths(self) -> list[Path]:
         read = (*self._logs, *(file for file, _ in self._documents))
-        return [file.place for file in read if isinstance(file.place, Path)]
+        return [file.place for file in read if file.place]
 
     def _documents_everywhere(self) -> Iterator[Document]:
         """Yield all evidence; of an archive, open one before you ask for the next."""

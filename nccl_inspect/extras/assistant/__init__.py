@@ -1,4 +1,4 @@
-"""Serves assistants over the Model Context Protocol: tools and prompts.
+"""Serves assistants over the Model Context Protocol.
 
 Nothing here writes, runs or sends anything. Only files below the folders named at the start are read
 (:mod:`.reader`); what a log holds is data and marked as such, and no answer is longer than a limit

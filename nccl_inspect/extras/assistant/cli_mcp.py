@@ -30,8 +30,7 @@ Exit status: 0 the client disconnected; 2 usage error, or the extra is not insta
 def command(roots: tuple[str, ...], options: reading.Options) -> None:
     """Serve assistants over the Model Context Protocol: a client starts this command and queries it.
 
-    Tools: summarize, paths, explain, diff, check, rules, evidence; prompts: why a job hangs, why it is slow. Requires
-    the SDK: pip install mcp.
+    Tools: summarize, paths, explain, diff, check, rules, evidence. Requires the SDK: pip install mcp.
 
     Nothing is written, run or sent. Files outside the folders are refused, even through links. What an assistant asks
     for goes to wherever that assistant runs: remove names from a log with 'nccl-inspect anonymize' first.

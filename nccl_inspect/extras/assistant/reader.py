@@ -1,8 +1,7 @@
 """Reads and judges logs for a server: in a thread, one at a time, each log once, and a request can be given up.
 
 Nothing outside of some folders is read. A path is resolved first and then has to lie in one of them, so that neither
-``..`` nor a link leads out. Each file is opened from the folder downwards without following any link, so that what is
-opened is what was checked.
+``..`` nor a link leads out.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ import os
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from itertools import islice
-from pathlib import Path, PosixPath
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -37,11 +34,6 @@ from nccl_inspect.util.memory import pause_collector
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
 MAX_SMALL = 4 << 20  # bytes of a policy or a topology
-_GLOB = frozenset("*?[")
-_ANY_DEPTH = "**"
-_THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without waiting for the other end of a pipe, should there suddenly be one."""
 _TERMINAL = "run 'nccl-inspect summarize' in a terminal"
 
 
@@ -49,13 +41,10 @@ class Folders:
     """Folders below which files may be read, up to a number of them in one folder, and of bytes for one question."""
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
-        self._roots = {}
-        for name in roots:
-            root = Path(os.path.realpath(name))
-            try:
-                self._roots[root] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except OSError as error:
-                raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
+        self._roots = [Path(os.path.realpath(name)) for name in roots]
+        for name, root in zip(roots, self._roots, strict=True):
+            if not root.is_dir():
+                raise NcclInspectError(f"--root {name}: not a folder", "name a folder that can be read")
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
@@ -65,21 +54,17 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[files.File]:
-        """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
+        """Return the files of paths and folders, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
         chosen = []
         for name in map(_require_plain, names):
             joined = self._make_absolute(name)
-            if _GLOB.isdisjoint(name) or os.path.lexists(joined):
-                # Shown as it was named, if that leads to it from the working folder.
-                places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+            # Shown as it was named, if that leads to it from the working folder.
+            shown = name if os.path.realpath(name) == os.path.realpath(joined) else joined
+            path = self._resolve(name)
+            if stat.S_ISDIR(_status(path, name).st_mode):
+                chosen += self._find_below(path, shown)
             else:
-                places = [(match, match) for match in self._list_matching(name)]
-            for place, shown in places:
-                path = self._resolve(place)
-                if stat.S_ISDIR(_status(path, place).st_mode):
-                    chosen += self._find_below(path, shown)
-                else:
-                    chosen.append(replace(files.find_again(self._hold(path, place), found=False), name=shown))
+                chosen.append(replace(files.find_regular(path), name=shown))
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -89,8 +74,8 @@ class Folders:
         path = self._resolve(_require_plain(name))
         _status(path, name)
         try:
-            with self._hold(path, name).open("rb") as file:
-                data: bytes = file.read(MAX_SMALL + 1)
+            with path.open("rb") as file:
+                data = file.read(MAX_SMALL + 1)
         except OSError as error:
             raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
         if len(data) > MAX_SMALL:
@@ -107,47 +92,11 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
+            if file := files.find_entry(base, real, is_artifact, lambda _name, _why: None):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
         return sorted(entries, key=lambda file: log_detection.natural(file.name))
-
-    def _list_matching(self, pattern: str) -> list[str]:
-        """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
-        parts = Path(pattern).parts
-        if ".." in parts:
-            raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
-        fixed = next(index for index, part in enumerate(parts) if not _GLOB.isdisjoint(part))
-        begin = self._resolve(str(Path(*parts[:fixed])))
-        matches = dict.fromkeys(islice(self._expand_pattern(begin, parts[fixed:]), self._max_entries + 1))
-        if len(matches) > self._max_entries:
-            raise NcclInspectError(f"{pattern}: more than {self._max_entries:,} files", "name a folder with fewer")
-        inside = [name for name in matches if self._find_root(Path(os.path.realpath(name)))]
-        if not inside:
-            raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
-        return sorted(inside, key=log_detection.natural)
-
-    def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """List no folder that is hidden, or that a link leads out to, unlike :mod:`glob`."""
-        part, rest = parts[0], parts[1:]
-        if part == _ANY_DEPTH and rest:
-            yield from self._expand_pattern(folder, rest)
-        real = Path(os.path.realpath(folder))
-        entries = list[os.DirEntry[str]]()
-        with suppress(OSError):
-            if self._find_root(real):
-                with os.scandir(real) as found:
-                    entries += (entry for entry in found if not entry.name.startswith("."))
-        for entry in entries:
-            path = folder / entry.name
-            if part == _ANY_DEPTH:
-                if not rest:
-                    yield str(path)
-                if entry.is_dir(follow_symlinks=False):
-                    yield from self._expand_pattern(path, parts)
-            elif fnmatchcase(entry.name, part):
-                yield from self._expand_pattern(path, rest) if rest else (str(path),)
 
     def _resolve(self, name: str) -> Path:
         path = Path(os.path.realpath(self._make_absolute(name)))
@@ -167,44 +116,11 @@ class Folders:
     def _find_root(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)
 
-    def _hold(self, path: Path, name: str) -> _Held:
-        held = _Held(path)
-        held.base, held.shown = self._find_root(path) or path, name
-        held.folder = self._roots[held.base]
-        return held
-
-
-class _Held(PosixPath):
-    """A path without links below a folder that is open: opening it follows no link that has come since."""
-
-    base: Path  # the folder that may be read
-    folder: int  # a descriptor of it
-    shown: str
-
-    def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
-        """Return the file, for reading: it is opened from the folder downwards."""
-        *above, name = Path(self).relative_to(self.base).parts or (".",)
-        at = os.dup(self.folder)
-        try:
-            for part in above:
-                below = os.open(part, _THROUGH, dir_fd=at)
-                os.close(at)
-                at = below
-            file = os.open(name, _READ, dir_fd=at)
-        finally:
-            os.close(at)
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)
-            raise NcclInspectError(f"{self.shown}: not a plain file", "name a file or a folder")
-        return os.fdopen(file, mode, buffering)
-
 
 def _require_plain(name: str) -> str:
     """Return a path, and nothing else that the command line takes for an input."""
     if name == "-" or not name.strip():
         raise NcclInspectError("no path", "name a log file or a folder")
-    if files.is_url(name):
-        raise NcclInspectError(f"{name}: an address", "only files are read here: name one below the folders")
     if "\0" in name or "\n" in name:
         raise NcclInspectError("not a path: it holds a line end", "name a file; 'explain' takes lines of a log")
     return name
@@ -280,7 +196,7 @@ class LogReader:
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        states = ((file.name, file.place and cast(Path, file.place).stat()) for file in inputs)
+        states = ((file.name, file.place and file.place.stat()) for file in inputs)
         key = (
             tuple((name, at and (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)) for name, at in states),
             wish,

@@ -1,4 +1,4 @@
-"""The MCP server: tools, which read and never write, and prompts.
+"""The MCP server: tools, which read and never write.
 
 Each public method of :class:`Tools` is a tool: assistants read its docstring, and its annotations are the schemas.
 ``server.toml`` has their titles, and what the parameters mean.
@@ -23,7 +23,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import anyio.from_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.mcpserver.prompts import Prompt
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -521,31 +520,12 @@ def _lines(source: blocks.Source) -> Iterator[bytes]:
         yield rest
 
 
-# Prompts
-
-TEXTS = {name: text.strip() for name, text in read_parts(__file__, "prompts.txt").items()}
-"""The parts of ``prompts.txt``, by their names."""
-
-
-_LOG = "The log of the job: a file, a folder or a glob."
-
-
-def _hang(log: Annotated[str, Field(description=_LOG)]) -> str:
-    return "\n\n".join((TEXTS["hang"].format(log=cut_text(log)), TEXTS["wording"], NOTE))
-
-
-def _slow(
-    log: Annotated[str, Field(description=_LOG)],
-    good_log: Annotated[str, Field(description="The log of a run that was fast, if there is one.")] = "",
-) -> str:
-    good = f"A run that was fast: {cut_text(good_log)}\n" if good_log else ""
-    return "\n\n".join((TEXTS["slow"].format(log=cut_text(log), good=good), TEXTS["wording"], NOTE))
-
-
 # The server
 
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _MAX_ERROR = 1_000
+TEXTS = {name: text.strip() for name, text in read_parts(__file__, "instructions.txt").items()}
+"""What assistants get at first: the parts of ``instructions.txt``, by their names."""
 
 
 def make_server(reader: LogReader) -> MCPServer:
@@ -554,7 +534,7 @@ def make_server(reader: LogReader) -> MCPServer:
         "nccl-inspect",
         title="nccl-inspect",
         description="Find out from its log why an NCCL job hangs, fails or is slow.",
-        instructions=TEXTS["instructions"].format(folders=", ".join(reader.folders.names)),
+        instructions="\n\n".join(TEXTS.values()).format(folders=", ".join(reader.folders.names)),
         version=__version__,
         log_level="ERROR",
     )
@@ -562,8 +542,6 @@ def make_server(reader: LogReader) -> MCPServer:
     for name, title in says["titles"].items():
         function = _turn_errors(getattr(tools, name), says["parameters"])
         server.add_tool(function, name=name, title=title, description=inspect.getdoc(function), annotations=_READS)
-    server.add_prompt(Prompt.from_function(_hang, **says["prompts"]["hang"]))
-    server.add_prompt(Prompt.from_function(_slow, **says["prompts"]["slow"]))
     return server
 
 

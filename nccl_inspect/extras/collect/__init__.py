@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from nccl_inspect.util.discovery import package
 
-names, load = package(__name__, __file__, "collection", "kubectl")
+names, load = package(__name__, __file__, "collection")

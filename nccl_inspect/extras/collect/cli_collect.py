@@ -32,16 +32,6 @@ Exit status: 0 done, even if some commands failed; 1 nothing could be collected
 """
 
 
-timeout_option = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop a command after this time; a command that fetches a log, after ten times as long.",
-)
-
-
 @click.command(epilog=_EXAMPLES, short_help="Collect logs, manifests and the state of machines in one folder.")
 @click.argument("target", type=click.Choice(collecting.names()), metavar="|".join(collecting.names()))
 @click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
@@ -49,7 +39,14 @@ timeout_option = click.option(
 @click.option(
     "--context", default="", metavar="NAME", help="Kubernetes context of the kubeconfig. Default: the current one."
 )
-@timeout_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a command after this time; a command that fetches a log, after ten times as long.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the commands without running them.")
 @shared.target_option(
     "Write to this folder, or to an archive: FILE.tar.gz. Default: a new folder, nccl-TARGET-TIME.", default=""
@@ -74,7 +71,7 @@ def command(
         module.collect(Collection(None, lambda words: print_stderr(f"+ {words}"), timeout), wanted)
         return 0
     if not name.endswith(_PACKED):
-        folder = new_folder(name, "-o")
+        folder = _make_folder(name)
         try:
             return _collect(module, wanted, timeout, folder, name)
         finally:
@@ -99,8 +96,7 @@ def _collect(module: Any, wanted: Wanted, timeout: float, folder: Path, name: st
     return 0 if collection.successes else 1
 
 
-def new_folder(name: str, option: str) -> Path:
-    """Make the folder if need be."""
+def _make_folder(name: str) -> Path:
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,5 +106,5 @@ def new_folder(name: str, option: str) -> Path:
     except OSError as error:
         problem = error.strerror or str(error)
     if problem:
-        raise NcclInspectError(f"{name}: {problem}", f"choose another folder with {option}")
+        raise NcclInspectError(f"{name}: {problem}", "choose another folder with -o")
     return folder

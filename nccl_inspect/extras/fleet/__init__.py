@@ -1,8 +1,8 @@
 """Many jobs in one store: which host, NIC, GPU, image or setting the bad ones share.
 
-A store is a folder or a prefix of a bucket with tables in Parquet (:mod:`~nccl_inspect.extras.fleet.tables`). Logs are
-judged like any other and appended (:mod:`~nccl_inspect.extras.fleet.adding`); a report compares the bad jobs with the
-others (:mod:`~nccl_inspect.extras.fleet.report`).
+A store is a folder with tables in Parquet (:mod:`~nccl_inspect.extras.fleet.tables`). Logs are judged like any other
+and appended (:mod:`~nccl_inspect.extras.fleet.adding`); a report compares the bad jobs with the others
+(:mod:`~nccl_inspect.extras.fleet.report`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
 
-EXTRA = "pip install 'nccl-inspect[fleet]'"
 
-
-def library(name: str, extra: str = EXTRA) -> Any:
+def library(name: str) -> Any:
     """Return a library that only this part of the program needs, or say how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
-        raise NcclInspectError(f"fleet needs {error.name or name}, which is not installed", extra) from None
+        what = f"fleet needs {error.name or name}, which is not installed"
+        raise NcclInspectError(what, "pip install 'nccl-inspect[fleet]'") from None

@@ -1,44 +1,37 @@
-"""Judges logs and appends their jobs to a store, in this process, in several, or on the workers of a Dask cluster."""
+"""Judges logs and appends their jobs to a store, in this process or in several."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.store import UNDATED, Store
 from nccl_inspect.extras.fleet.tables import Tables, make_rows
 from nccl_inspect.ingest.sources import compression, files
-from nccl_inspect.ingest.sources.files import STDIN, File
-from nccl_inspect.ingest.sources.remote import Remote
+from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.jobs import Unions
 from nccl_inspect.pipeline import reading
-from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.processes import Helpers, can_fork
 
-CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""
 _HEAD = 1 << 20  # bytes in which the first communicator of a log is searched for
-_SHARES = 8  # shares of the logs for each worker of a cluster: some take longer than others
 _LEAST_SHARE = 1 << 20
 """Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
 _PER_LOG = 20_000  # bytes of a log that take as long as what each log takes, whatever its size
 _MOST_JOBS, _MOST_SECONDS = 256, 20.0  # after which jobs are written
-_ONE_AT_A_TIME = threading.Lock()
-"""Held while logs are judged: the threads of a worker would only keep each other waiting."""
 
 
 class LogGroup(NamedTuple):
@@ -91,60 +84,34 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
                 if len(head) >= _HEAD:
                     break
         keys[file.name] = ({b""}, names) if together else (set(_COMMUNICATOR.findall(head)) or names, names)
-    first: dict[bytes, str] = {}
-    group = {file.name: file.name for file in logs}
-
-    def find_root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
-
+    first: dict[bytes, int] = {}
+    unions = Unions(len(logs))
     # Logs without a communicator come last: they belong to the first one of their name.
-    for file in sorted(logs, key=lambda file: keys[file.name][0] == keys[file.name][1]):
-        own, names = keys[file.name]
-        for key in own:
-            group[find_root(first.setdefault(key, file.name))] = file.name
+    for at in sorted(range(len(logs)), key=lambda at: keys[logs[at].name][0] == keys[logs[at].name][1]):
+        own, names = keys[logs[at].name]
+        unions.join({at, *(first.setdefault(key, at) for key in own)})
         for key in names:
-            first.setdefault(key, file.name)
-    members = group_values((find_root(file.name), file) for file in logs)
+            first.setdefault(key, at)
     groups = []
-    for some in members.values():  # with the evidence in their folder, below it, and beside their folder
+    for numbers in unions.groups():  # with the evidence in their folder, below it, and beside their folder
+        some = [logs[at] for at in numbers]
         folders = {Path(file.name).parent for file in some}
         above = {parent for folder in folders for parent in folder.parents}
         near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
-        places = (file.place.url if isinstance(file.place, Remote) else file.name for file in some)
-        size = sum(file.size or 0 for file in some)
-        groups.append(LogGroup(tuple(STDIN if name == stdin else name for name in places), tuple(near), size, stdin))
+        logs_of_job = tuple(STDIN if file.name == stdin else file.name for file in some)
+        groups.append(LogGroup(logs_of_job, tuple(near), sum(file.size or 0 for file in some), stdin))
     return groups, problems
 
 
-def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str = "") -> Outcome:
-    """Judge logs and append their jobs, in a number of processes or on the workers of a scheduler."""
+def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1) -> Outcome:
+    """Judge logs and append their jobs, in a number of processes."""
     store = Store(target.store, make=True)
     reading.Judge(target.options)  # what is wrong with the options is said before anything is read
     total = Outcome()
-    outcomes: list[Any]
-    if cluster:
-        distributed = library("distributed", CLUSTER)
-        try:
-            client = distributed.Client(cluster, timeout=10)
-        except (OSError, ValueError) as error:
-            raise NcclInspectError(f"{cluster}: {error}", "give the address of a scheduler: tcp://HOST:8786") from None
-        with client:
-            threads = client.nthreads().values()
-            if not threads:
-                raise NcclInspectError(f"{cluster}: no workers", "start some: dask worker --nthreads 1 --nworkers N")
-            if max(threads) > 1:
-                total.problems.append("threads of a worker take turns; start it with --nthreads 1 --nworkers N")
-            shares = _share(groups, _SHARES * len(threads))
-            futures = client.map(add_share, shares, target=target, pure=False)
-            distributed.wait(futures)
-            outcomes = [future.exception() or future.result() for future in futures]
-    else:
-        shares = _share(groups, jobs if can_fork() else 1)
-        with Helpers() as helpers:
-            started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
-            outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
+    shares = _share(groups, jobs if can_fork() else 1)
+    with Helpers() as helpers:
+        started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
+        outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
     for share, outcome in zip(shares, outcomes, strict=True):
         if isinstance(outcome, Outcome):
             total.added.update(outcome.added)
@@ -152,8 +119,8 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             total.problems.extend(outcome.problems)
             total.days.update(outcome.days)
         else:
-            why = outcome or "the process died; add them again"
-            total.problems.append(f"{share[0].logs[0]} and {len(share) - 1} more: {why}")
+            more = f"{share[0].logs[0]} and {len(share) - 1} more"
+            total.problems.append(f"{more}: the process died; add them again")
     store.tidy(sorted(total.days))
     return total
 
@@ -179,27 +146,26 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
         for day in list(waiting):
             store.append(day, waiting.pop(day))
 
-    with _ONE_AT_A_TIME:
-        try:
-            for group in groups:
-                try:
-                    jobs = _judge_group(group, judge, target.image, idents)
-                except (NcclInspectError, StreamError, OSError) as error:
-                    outcome.problems.append(str(error))
-                    continue
-                if not jobs:
-                    outcome.known.append(group.logs[0])
-                    continue
-                outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in jobs)
-                starts = [start for tables in jobs if (start := tables["job"]["start"][0].as_py())]
-                day = max(starts).date().isoformat() if starts else UNDATED
-                outcome.days.add(day)
-                waiting[day] += jobs  # all in one batch: a log is there as a whole or not at all
-                if sum(map(len, waiting.values())) >= _MOST_JOBS or time.monotonic() - written > _MOST_SECONDS:
-                    flush()
-                    written = time.monotonic()
-        finally:  # also what was judged before Ctrl-C
-            flush()
+    try:
+        for group in groups:
+            try:
+                jobs = _judge_group(group, judge, target.image, idents)
+            except (NcclInspectError, StreamError, OSError) as error:
+                outcome.problems.append(str(error))
+                continue
+            if not jobs:
+                outcome.known.append(group.logs[0])
+                continue
+            outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in jobs)
+            starts = [start for tables in jobs if (start := tables["job"]["start"][0].as_py())]
+            day = max(starts).date().isoformat() if starts else UNDATED
+            outcome.days.add(day)
+            waiting[day] += jobs  # all in one batch: a log is there as a whole or not at all
+            if sum(map(len, waiting.values())) >= _MOST_JOBS or time.monotonic() - written > _MOST_SECONDS:
+                flush()
+                written = time.monotonic()
+    finally:  # also what was judged before Ctrl-C
+        flush()
     return outcome
 
 
@@ -220,7 +186,9 @@ def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, ident
     worst = judge.find_job(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
     first, tables = Path(group.logs[0]), []
-    written = max(filter(None, map(_find_written, inventory.logs)), default=None)
+    written = max(
+        (file.place.stat().st_mtime for file in inventory.logs if file.place and file.name != STDIN), default=None
+    )
     for number, job in enumerate(jobs, 1):
         job.name = names.get(number) or (len(group.logs) > 1 and first.parent.name) or first.name
         tables.append(make_rows(job, _digest(digest, str(number))[:20], written, image))
@@ -230,13 +198,3 @@ def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, ident
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-
-def _find_written(file: File) -> float | None:
-    with suppress(Exception):  # each store has errors of its own, and some know no times
-        if isinstance(file.place, Remote):
-            system, path = library("fsspec.core").url_to_fs(file.place.url)
-            return float(system.modified(path).timestamp())
-        if file.place and file.name != STDIN:
-            return file.place.stat().st_mtime
-    return None

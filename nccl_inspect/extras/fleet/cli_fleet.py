@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
 import tempfile
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nccl_inspect.cli import prepare_command, shared
-from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.formats import FORMATS
-from nccl_inspect.report.tables import write_csv
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -26,9 +24,7 @@ _SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
 _KINDS = ("image", "release", "setting", "host", "nic", "gpu")
 
 
-store_option = click.option(
-    "--store", required=True, metavar="DIR|URL", type=shared.FILE, help="Folder or URL (s3://…) of the store."
-)
+store_option = click.option("--store", required=True, metavar="DIR", type=shared.FILE, help="Folder of the store.")
 
 
 @click.group(short_help="Keep many jobs; find the host, NIC or image behind bad ones.")
@@ -36,12 +32,11 @@ def command() -> None:
     """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
 
     'fleet add' judges logs and appends their jobs, 'fleet report' compares the bad jobs (failed or degraded) with the
-    others, 'fleet query' runs SQL on the tables. Requires: pip install 'nccl-inspect[fleet]'.
+    others. Requires: pip install 'nccl-inspect[fleet]'.
 
     Examples:
       nccl-inspect fleet add logs/ --store /shared/fleet
       nccl-inspect fleet report --store /shared/fleet --since 30d -o fleet.html
-      nccl-inspect fleet query "SELECT rule, count(*) FROM finding GROUP BY 1" --store /shared/fleet
     """
 
 
@@ -51,11 +46,8 @@ def command() -> None:
 @click.option("--image", metavar="NAME", help="Container image of the jobs. Default: as manifests beside the logs say.")
 @click.option("--together", is_flag=True, help="All LOGs are parts of one input, as for summarize.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Judge in N processes.")
-@click.option("--cluster", default="", metavar="ADDRESS", help="Judge on the workers of this Dask scheduler.")
 @shared.platform_options
-def add(
-    logs: tuple[str, ...], store: str, image: str | None, together: bool, jobs: int, cluster: str, options: Options
-) -> int:
+def add(logs: tuple[str, ...], store: str, image: str | None, together: bool, jobs: int, options: Options) -> int:
     """Judge logs and append their jobs to a store, which is made if need be.
 
     Each file is a log of its own, which may hold several jobs. Files belong to one job if they name the same NCCL
@@ -63,12 +55,9 @@ def add(
     of its log: adding it again changes nothing. It is added as a whole or not at all, whenever the process is killed,
     and any number of processes may add at the same time. Add a log when its job is over.
 
-    With --cluster, workers must reach the logs and the store by the same names, and have nccl-inspect installed.
-
     Examples:
       nccl-inspect fleet add job-4711.log --store /shared/fleet
-      nccl-inspect fleet add 2026-11-28/ --store s3://bucket/fleet --jobs 8
-      nccl-inspect fleet add s3://logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
+      nccl-inspect fleet add 2026-11-28/ --store /shared/fleet --jobs 8
       kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
 
     Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
@@ -77,14 +66,12 @@ def add(
     with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
         inputs = shared.inputs_or_stdin(logs)
         if "-" in inputs:
-            if cluster:
-                raise click.UsageError("--cluster needs LOG: the workers cannot read standard input")
             shutil.copyfileobj(sys.stdin.buffer, spooled)
             spooled.flush()
         names = [spooled.name if name == "-" else name for name in inputs]
         groups, problems = adding.group_logs(names, together, spooled.name)
         target = adding.Target(store, shared.with_settings_file(options), image)
-        outcome = adding.add(groups, target, jobs, cluster)
+        outcome = adding.add(groups, target, jobs)
     problems += outcome.problems
     shared.print_problems(problems)
     added = outcome.added.total()
@@ -122,51 +109,10 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
       nccl-inspect fleet report --store /shared/fleet
       nccl-inspect fleet report --store /shared/fleet --since 7d --by host
       nccl-inspect fleet report --store /shared/fleet -o fleet.html
-      nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/metrics/fleet.prom
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
     document = reporting.make_report(reporting.Store(store), since, by_kind or "")
     out.write(FORMATS[form].render(document, out.style))
-    return 0
-
-
-@command.command("query", short_help="Run SQL on the tables of a store (DuckDB).")
-@click.argument("sql")
-@store_option
-@shared.format_option(("table", "csv", "json"))
-@shared.output_options
-def query(sql: str, store: str, form: str, out: shared.Output) -> int:
-    """Run one SELECT, or WITH … SELECT, on the tables of a store (DuckDB).
-
-    Tables are job, host, nic, rank, path, finding, setting and bandwidth. Each row has its job, when that began, its
-    verdict, whether it is bad, and the day. Nothing else can be read, and nothing written.
-
-    Examples:
-      nccl-inspect fleet query "SELECT verdict, count(*) FROM job GROUP BY 1" --store /shared/fleet
-      nccl-inspect fleet query "DESCRIBE finding" --store /shared/fleet
-      nccl-inspect fleet query "SELECT host, nic FROM nic WHERE state = 'idle'" --store /shared/fleet --format csv
-    """
-    duckdb = library("duckdb")
-    opened = library("nccl_inspect.extras.fleet.store").Store(store)
-    hint = "'DESCRIBE job' lists the columns of a table"
-
-    def select() -> tuple[list[str], list[tuple[Any, ...]]]:
-        connection = opened.connect()
-        statements = connection.extract_statements(sql)
-        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-            raise NcclInspectError("SQL: is not one SELECT statement", hint)
-        done = connection.execute(statements[0])
-        return [column[0] for column in done.description], done.fetchall()
-
-    head, rows = opened.retry(select, hint)
-    if form == "json":
-        out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
-    elif form == "csv":
-        out.write(write_csv([head, *rows]))
-    else:
-        from tabulate import tabulate
-
-        out.write(tabulate(rows, head, tablefmt="plain", disable_numparse=True))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A store: tables in Parquet below a folder or the prefix of a bucket, which any number of processes may add to.
+"""A store: tables in Parquet below a folder, which any number of processes may add to.
 
 ``TABLE/day=YYYY-MM-DD/NAME.parquet`` holds the rows of some jobs; equal names belong together. The day is that on which
 the newest job in the same log began, or ``undated``. Each file comes into being whole, and that of the table ``job``
@@ -15,10 +15,11 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +30,6 @@ import pyarrow.parquet as pq
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.tables import SCHEMA, TABLES, Tables, schema
-from nccl_inspect.ingest.sources.remote import mask_url
 
 _Result = TypeVar("_Result")
 _INDEX = "fleet.json"  # states the schema of a store
@@ -38,8 +38,8 @@ _FILE = re.compile(rf"day=(\d{{4}}-\d\d-\d\d|{UNDATED})/([\w-]+)\.parquet(?![\w.
 MOST_FILES = 32  # files of a day that are merged into one
 _NEW, _MERGED = "new", "all"
 """What names begin with. Of a job that is in several files that one counts whose name comes first: a merged one."""
-_ABANDONED = timedelta(hours=1)
-"""The age at which files of a job that is not in the table of jobs are deleted: nobody is still writing it."""
+_ABANDONED = 3600.0
+"""Seconds after which files of a job that is not in the table of jobs are deleted: nobody is still writing it."""
 _ROWS = 100_000  # rows of a group in a file, which is read at once
 _MEMORY = "450MB"
 _TRIES = 5
@@ -55,25 +55,21 @@ class Batch(NamedTuple):
 class Store:
     """Reads and appends to a store, unless it is none, or of another schema."""
 
-    def __init__(self, url: str, make: bool = False) -> None:
-        core = library("fsspec.core")
-        self._name = mask_url(url)
+    def __init__(self, folder: str, make: bool = False) -> None:
+        self._name, self._root = folder, Path(folder).resolve()
+        index = self._root / _INDEX
         try:
-            self._files, root = core.url_to_fs(url)
-            self._root = root.rstrip("/")
-            self._is_local = "file" in (self._files.protocol, *self._files.protocol)
-            index = f"{self._root}/{_INDEX}"
-            if make and not self._files.exists(index):
-                found = self._files.ls(self._root, detail=False) if self._files.exists(self._root) else []
-                others = [path for path in found if not Path(path).name.startswith(".")]  # another process begins it
-                if others and not self._files.exists(index):
+            if make and not index.exists():
+                found = self._root.iterdir() if self._root.exists() else ()
+                others = [path for path in found if not path.name.startswith(".")]  # another process begins it
+                if others and not index.exists():
                     raise NcclInspectError(f"{self._name}: neither a store nor empty", "name a new folder with --store")
                 self._put(index, json.dumps({"schema": SCHEMA, "tables": list(TABLES)}).encode())
-            text = self._files.cat_file(index)
+            text = index.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise NcclInspectError(f"{self._name}: no store", "make one with 'nccl-inspect fleet add'") from None
-        except (OSError, ValueError, ImportError) as error:
-            raise NcclInspectError(f"{self._name}: {error}", "check the folder or URL given with --store") from None
+        except OSError as error:
+            raise NcclInspectError(f"{self._name}: {error.strerror}", "check the folder given with --store") from None
         try:
             found = json.loads(text)["schema"]
         except (ValueError, KeyError, TypeError):
@@ -85,8 +81,7 @@ class Store:
 
     def batches(self) -> list[Batch]:
         """Return the batches that count, by day and name."""
-        self._files.invalidate_cache()
-        paths = self._files.find(f"{self._root}/job")
+        paths = map(str, self._root.glob("job/*/*"))
         return sorted(Batch(*match.groups()) for path in paths if (match := _FILE.search(path)))
 
     def idents(self) -> set[str]:
@@ -95,26 +90,21 @@ class Store:
             lambda: {job for (job,) in self.connect(tables=TABLES[:1]).execute("SELECT job FROM job").fetchall()}
         )
 
-    def retry(self, read: Callable[[], _Result], hint: str = "") -> _Result:
-        """Return what a function reads, which is called again where files were merged meanwhile.
-
-        The hint says what to do about a question that cannot be asked.
-        """
+    def retry(self, read: Callable[[], _Result]) -> _Result:
+        """Return what a function reads, which is called again where files were merged meanwhile."""
         errors, tries = library("duckdb").Error, 0
         while True:
             try:
                 return read()
             except errors as error:
                 match, tries = _FILE.search(str(error)), tries + 1
-                is_there = match is not None and Batch(*match.groups()) in self.batches()
-                if match and not is_there and tries < _TRIES:
+                if match and tries < _TRIES and Batch(*match.groups()) not in self.batches():
                     continue
-                if match and is_there:
-                    hint = f"delete {match[2]}.parquet from every table, and add the logs of its jobs again"
+                hint = f"delete {match[2]}.parquet from every table, and add its logs again" if match else ""
                 raise NcclInspectError(f"{self._name}: {str(error).splitlines()[0]}", hint) from None
 
     def connect(self, since: timedelta | None = None, day: str = "", tables: Sequence[str] = TABLES) -> Any:
-        """Return a DuckDB connection with a view for each table, which can read the store and nothing else.
+        """Return a DuckDB connection with a view for each table.
 
         Only the days before the newest job count, if some are given, but in the schema ``whole``; or one day alone.
         """
@@ -127,15 +117,13 @@ class Store:
         run = connection.execute
         run(f"SET memory_limit = '{_MEMORY}'; SET preserve_insertion_order = false; CREATE SCHEMA whole")
         run("SET temp_directory = ?", [str(Path(tempfile.gettempdir(), "nccl-inspect-duckdb"))])
-        if not self._is_local:
-            connection.register_filesystem(self._files)
         conditions = ["true"]
         for table in tables:
             connection.register(f"no_{table}", schema(table).append(pa.field("filename", pa.string())).empty_table())
             for scope, least in (("whole", ""), ("main", first)):
-                urls = [self._url(self._path(table, batch)) for batch in batches if batch.day >= least]
+                paths = [str(self._path(table, batch)) for batch in batches if batch.day >= least]
                 options = "filename = true, hive_partitioning = false"
-                rows = f"read_parquet({urls!r}, {options})" if urls else f"no_{table}"
+                rows = f"read_parquet({paths!r}, {options})" if paths else f"no_{table}"
                 if scope == "whole" and table == TABLES[0]:
                     run(f"CREATE TEMP TABLE doubles AS SELECT job, parse_filename(filename) AS file FROM {rows} "
                         "QUALIFY row_number() OVER (PARTITION BY job ORDER BY file) > 1")  # fmt: skip
@@ -144,8 +132,6 @@ class Store:
                 of_days = [f"start >= '{least}'"] if least else []
                 run(f"CREATE VIEW {scope}.{table} AS SELECT * EXCLUDE filename, start::DATE AS day FROM {rows} "
                     f"WHERE {' AND '.join(conditions + of_days)}")  # fmt: skip
-        run("SET allowed_directories = ?", [[self._url(f"{self._root}/")]])
-        run("SET enable_external_access = false; SET python_enable_replacements = false; SET lock_configuration = true")
         return connection
 
     # What is added
@@ -177,27 +163,19 @@ class Store:
         rows = {table: connection.sql(f"SELECT * EXCLUDE day FROM {table}").to_arrow_table() for table in TABLES}
         merged = self._write(day, _MERGED, {table: rows[table].cast(schema(table)) for table in TABLES})
         kept = {batch.name for batch in self.batches() if batch.day == day} - gone | {merged.name}
-        young = datetime.now(UTC) - _ABANDONED
+        young = time.time() - _ABANDONED
         for table in TABLES:  # the jobs go first
-            for path in self._files.find(f"{self._root}/{table}/day={day}"):
-                name = Path(path).stem
+            for path in self._root.glob(f"{table}/day={day}/*"):
                 with suppress(FileNotFoundError):  # another process deletes, too
-                    if name not in kept and (name in gone or self._files.modified(path) < young):
-                        self._files.rm_file(path)
+                    if path.stem not in kept and (path.stem in gone or path.stat().st_mtime < young):
+                        path.unlink()
 
-    def _path(self, table: str, batch: Batch) -> str:
-        return f"{self._root}/{table}/day={batch.day}/{batch.name}.parquet"
+    def _path(self, table: str, batch: Batch) -> Path:
+        return self._root / table / f"day={batch.day}" / f"{batch.name}.parquet"
 
-    def _url(self, path: str) -> str:
-        return path if self._is_local else str(self._files.unstrip_protocol(path))
-
-    def _put(self, path: str, data: bytes | memoryview) -> None:
+    def _put(self, target: Path, data: bytes | memoryview) -> None:
         """Write a file so that it is there as a whole or not at all."""
         try:
-            if not self._is_local:
-                self._files.pipe_file(path, bytes(data))
-                return
-            target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             beside = target.with_name(f".{target.name}.{os.getpid()}.part")
             with beside.open("wb") as file:

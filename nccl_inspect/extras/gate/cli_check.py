@@ -13,7 +13,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.gate import policy as policies
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
-from nccl_inspect.extras.live.watch import TO_ACT
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.pipeline import reading
@@ -26,26 +25,16 @@ Examples:
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
   nccl-inspect check job.log --policy policy.toml --format junit -o nccl.xml
-  nccl-inspect check job.log --exit-on action=drain-host     before the next start: is a host at fault?
 
-Exit status: 0 the policy is kept, or undecided without --strict; 1 it is broken, a finding needs an action of
---exit-on, or --strict and undecided (with --learn: the log does not show a healthy job, so nothing is written); 3 no
-readable input, or the policy is kept by the part that could be read.
+Exit status: 0 the policy is kept, or undecided without --strict; 1 it is broken, or --strict and undecided (with
+--learn: the log does not show a healthy job, so nothing is written); 3 no readable input, or the policy is kept by the
+part that could be read.
 """
 
 
 @click.command(epilog=_EXAMPLES, short_help="Check a job against a policy; exit 1 and list violations.")
 @shared.inputs
 @click.option("--policy", metavar="FILE", type=shared.FILE, help="Policy file: expectations in TOML.")
-@click.option(
-    "--exit-on",
-    "exit_on",
-    type=click.Choice(TO_ACT),
-    multiple=True,
-    metavar="CONDITION",
-    help="Exit with 1 if a finding needs this action: action=drain-host, …=fix-then-restart, …=restart, …=wait. Needs "
-    "no policy; may be repeated.",
-)
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
@@ -57,7 +46,6 @@ readable input, or the policy is kept by the part that could be read.
 def command(
     logs: tuple[str, ...],
     policy: str | None,
-    exit_on: tuple[str, ...],
     learns: bool,
     force: bool,
     strict: bool,
@@ -70,8 +58,8 @@ def command(
     Each expectation is kept, broken, or undecided if the log does not show it. For each violation the report states
     what was found, the log line and the fix; a fix for several violations is listed once.
     """
-    if learns == bool(policy is not None or exit_on):
-        raise click.UsageError("give either --policy FILE, or --learn to write one from a good log, or --exit-on")
+    if learns == (policy is not None):
+        raise click.UsageError("give either --policy FILE, or --learn to write one from a good log")
     if force and not learns:
         raise click.UsageError("--force needs --learn")
     if learns:
@@ -90,11 +78,7 @@ def command(
             print_stderr(f"warning: {caution}; a longer log gives a policy that fits more runs")
         out.write(write_policy(job))
         return 0
-    expected = policies.read_policy(policy) if policy is not None else policies.Policy("--exit-on", [])
-    if exit_on:
-        unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
-        expected = expected.with_fields(expectations=[*expected.expectations, policies.expect_no_actions(unwanted)])
-    worst = policies.Worst(expected)
+    worst = policies.Worst(policies.read_policy(policy or ""))
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.check_worst(job)
     out.write(CHECK_FORMATS[form].render(checked, strict, out.style))

@@ -15,8 +15,6 @@ Examples:
   nccl-inspect diff yesterday.log today.log
   kubectl logs job/llama | nccl-inspect diff good.log -
   nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
-  # for a ticket
-  nccl-inspect diff good.log bad.log -o diff.md
 
 Exit status: 0 compared; 1 the runs differ (--exit-code), or B has a finding
 that A lacks (--fail-on); 3 A or B cannot be read, or, with --exit-code or

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -298,31 +297,6 @@ def _diff_text(difference: Difference, style: Style) -> str:
     return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
-def _diff_markdown(difference: Difference, style: Style) -> str:
-    def fix(steps: list[str]) -> str:
-        return "**Fix:**\n" + "\n".join(map(words.step_item, steps)) if steps else ""
-
-    headline, hosts = map(words.escape_markdown, _head_words(difference))
-    jobs = (difference.a, difference.b)
-    runs = ((f"**{name}**", words.escape_markdown(_run_words(job))) for name, job in zip("AB", jobs, strict=True))
-    parts = [f"## {headline}", words.markdown_table(("", ""), runs), hosts]
-    parts += ["### What likely explains what"] if difference.explanations else []
-    for chain in difference.explanations:
-        parts += [words.escape_markdown(chain_words(chain)), fix(chain.fix)]
-        parts += [words.folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
-    lonely = _find_unexplained(difference)
-    parts += ["### Other findings of B"] if lonely else []
-    for change in lonely:
-        parts += [f"{words.code_span(change.what)}: {words.escape_markdown(change.after or '')}", fix(change.fix[:1])]
-    if difference.changes:
-        signs = {kind: re.sub("([-+])", r"\\\1", sign) for kind, sign in SIGNS.items()}
-        rows = [(signs[c.kind], c.area, words.escape_markdown(_change_words(c))) for c in difference.changes]
-        parts += ["### Changes", words.markdown_table(("", "area", "change"), rows)]
-    if difference.open:
-        parts += ["### Not compared", "\n".join(f"- {words.escape_markdown(text)}" for text in difference.open)]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
 def diff_document(difference: Difference) -> dict[str, Any]:
     """Return two compared runs as the document ``nccl-inspect-diff/1``, whose schema is in the package."""
     numbers = {id(change): number for number, change in enumerate(difference.changes)}
@@ -356,5 +330,4 @@ def diff_document(difference: Difference) -> dict[str, Any]:
 DIFF_FORMATS = {
     "text": Format(_diff_text),
     "json": Format(lambda difference, _style: json.dumps(diff_document(difference), indent=1) + "\n"),
-    "markdown": Format(_diff_markdown, ("md",)),
 }

@@ -436,7 +436,8 @@ def _list_expectations(table: Table) -> Iterator[Expectation]:
     if unwanted := table.texts("forbidden_actions"):
         if unknown := set(unwanted).difference(ACTIONS):
             raise table.error(f"forbidden_actions has '{min(unknown)}'", f"choose from {', '.join(ACTIONS[:-1])}")
-        yield expect_no_actions(unwanted)
+        ask_actions = partial(_ask_forbidden_actions, unwanted)
+        yield Expectation("forbidden_actions", "no " + " or ".join(unwanted), ask_actions)
     if limit := table.text("max_severity", ("none", *SEVERITIES)):
         words = "no finding" if limit == "none" else f"no finding above {limit}"
         yield Expectation("max_severity", words, partial(_ask_max_severity, limit))
@@ -463,12 +464,6 @@ def _list_expectations(table: Table) -> Iterator[Expectation]:
         yield Expectation(f"environment.{key}", f"not {entry}" if key == "forbidden" else entry, ask)
     for each in (network, paths, environment, table):
         each.close()
-
-
-def expect_no_actions(unwanted: tuple[str, ...]) -> Expectation:
-    """Return the expectation that no finding needs one of these actions."""
-    ask = partial(_ask_forbidden_actions, unwanted)
-    return Expectation("forbidden_actions", "no " + " or ".join(unwanted), ask)
 
 
 def _list_expectations_of_paths(scope: str, table: Table) -> Iterator[Expectation]:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
-from wsgiref.simple_server import WSGIServer
+from typing import Any, TypeVar
 
 import click
-from prometheus_client import Gauge, make_wsgi_app, start_http_server
 
 from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
-from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import Style, digest, prometheus, text
+from nccl_inspect.report import Style, digest, text
 from nccl_inspect.report.words import block, paint, verdict_color
-from nccl_inspect.util import atomic_files
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count
@@ -40,7 +35,6 @@ Examples:
   nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
   nccl-inspect watch job.log --exit-on action=drain-host
   nccl-inspect watch job.log --ras localhost:28028  on a host of the job: who lags while it runs
-  nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
 
 Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
 """
@@ -84,12 +78,6 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     help="Ask NCCL's RAS (2.24 and later) at this address every --interval, and name the ranks that lag. It listens in "
     "each process of the job: NCCL_RAS_ADDR, by default localhost:28028.",
 )
-@click.option(
-    "--metrics",
-    metavar="PORT|FILE",
-    type=shared.FILE,
-    help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
-)
 @shared.gate_options
 @shared.platform_options
 @shared.color_option
@@ -103,7 +91,6 @@ def command(
     exit_on: tuple[str, ...],
     on_exit: str | None,
     ras: str | None,
-    metrics: str | None,
     fail_on: str,
     options: reading.Options,
     no_color: bool,
@@ -120,8 +107,6 @@ def command(
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if ras and not ras.rpartition(":")[2].isdecimal():
         raise click.UsageError(f"--ras {ras}: needs HOST:PORT, such as localhost:28028")
-    if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
-        raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
     options = shared.with_settings_file(options)
     judge = reading.Judge(options)
     (name,) = shared.inputs_or_stdin((log,) if log else ())
@@ -138,8 +123,7 @@ def command(
     alarm: watching.Alarm | None = None
     job: Job | None = None
     try:
-        with Meter(metrics, interval) as meter, PROCESS as interruption, watching.Asker(ras or "", interval) as asker:
-            meter.update(watch)
+        with PROCESS as interruption, watching.Asker(ras or "", interval) as asker:
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
                 if isinstance(piece, watching.Note):
@@ -149,17 +133,14 @@ def command(
                 elif piece is not None:
                     watch.feed(piece)
                 news = [*resumed, *watch.look()]
-                problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)
                 screen.status(watch)
-                screen.note(problem)
                 if alarm := watching.find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
                 alarm = None if interruption.happened else watching.find_alarm(news, exit_on)
-            screen.note(meter.update(watch, runs=False))
     except BrokenPipeError:
         shared.exit_quietly()
     finally:
@@ -204,89 +185,6 @@ def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
-
-
-# Metrics
-
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
-_OPTION = "--metrics"
-_REBUILT = 1.0  # seconds between two sets of metrics that are served: those of a large job take some time to make
-
-
-class Meter:
-    """Publishes the metrics of a watch: on a port, on ``ADDRESS:PORT``, or else in a file that is whole at any moment.
-
-    A server answers with what is known now; no request waits for the job to be judged. A file is written when there are
-    news, and else after an interval.
-    """
-
-    def __init__(self, target: str | None, seconds: float) -> None:
-        self._target, self._seconds, self._next = target, seconds, 0.0
-        self._problem: str | None = None  # that of the last writing; None before the first
-        self._server: WSGIServer | None = None
-        if match := _ADDRESS.fullmatch(target or ""):
-            self._seconds = _REBUILT
-            host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
-            try:
-                self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
-            except (OSError, OverflowError) as error:
-                why = getattr(error, "strerror", None) or error
-                raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._server:
-            self._server.shutdown()
-            self._server.server_close()
-
-    def update(self, watch: watching.Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Take the metrics of a watch when it is time for that, when there are news, and when it runs no longer.
-
-        Return what is wrong since the last time, for a watch is worth more than its metrics; but the first ones must be
-        written.
-        """
-        now = time.monotonic()
-        if self._target is None or (not is_news and runs and now < self._next):
-            return ""
-        self._next = now + self._seconds
-        metrics, before = collect_metrics(watch, runs), self._problem
-        if self._server:
-            self._server.set_app(make_wsgi_app(metrics.registry))
-            return ""
-        try:
-            atomic_files.write_lines(self._target, _OPTION, metrics.text().splitlines())
-            self._problem = ""
-        except NcclInspectError as error:
-            if before is None:
-                raise
-            self._problem = str(error)
-        return self._problem if self._problem != before else ""
-
-
-def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
-    """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    job, known = watch.reported, watch.job
-    if job:
-        made = prometheus.collect_metrics(job)
-    else:  # what is known of a job that begins: its findings may be those of a moment
-        made = prometheus.Metrics()
-        made.verdict("unknown")
-        if known and known.world_size is not None:
-            made.add("world_size", known.world_size)
-        made.add("ranks_seen", len(known.ranks_seen) if known else 0)
-    made.add("watch_running", runs)
-    made.add("watch_told", bool(job))
-    made.add("watch_seconds", time.monotonic() - watch.begun)
-    made.add("watch_stalled", watch.is_stalled)
-    (lines, nccl_lines), (complete, number) = watch.count_lines(), watch.communicators
-    made.add("watch_lines", {("all",): lines, ("nccl",): nccl_lines})
-    made.add("watch_communicators", {("complete",): complete, ("incomplete",): number - complete})
-    fed, now = watch.fed, time.monotonic()
-    quiet = Gauge("nccl_inspect_watch_quiet_seconds", "Seconds since the last line.", registry=made.registry)
-    quiet.set_function(lambda: (time.monotonic() if runs else now) - fed)  # of the moment when it is asked for
-    return made
 
 
 class _Screen:

@@ -313,7 +313,7 @@ class Watch:
         self._fold = self._reader.fold
         self._fold.start(name)
         self._splitter = Splitter()
-        self.begun = self._next_look = self._progress = self.fed = clock()
+        self.begun = self._next_look = self._progress = clock()
         self._extent = self._fold.extent()
         self._next_warning = self._next_behind = timing.stall
         self.job: Job | None = None  # as last judged
@@ -330,7 +330,6 @@ class Watch:
         """Take in what came."""
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
-        self.fed = self._clock()
         self._reader.feed(self._splitter.split(data))
 
     def take(self, answer: Artifact | str) -> Iterator[News]:
@@ -454,11 +453,6 @@ class Watch:
         is_said = not (interrupted or beside.evidence) and sum(source.lines for source in job.sources) == self._lines
         is_first, news = self.reported is None, list(self._tell(job))
         return [*news, *([] if is_first or (is_said and not news) else [End(job)])], job
-
-    @property
-    def is_stalled(self) -> bool:
-        """Return whether a communicator makes no progress, or by RAS the job does not."""
-        return self._is_stuck or self._is_behind
 
     @property
     def communicators(self) -> tuple[int, int]:

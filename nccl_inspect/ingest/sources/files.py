@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import log_detection
@@ -22,12 +22,6 @@ from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 
-if TYPE_CHECKING:
-    from nccl_inspect.ingest.sources.remote import Remote
-
-
-Place: TypeAlias = "Path | Remote"  # where a file is that any process can open
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _WILD = frozenset("*?[")
 STDIN = "<stdin>"  # the name of standard input
 MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be read again
@@ -41,7 +35,7 @@ class File(Frozen):
     open: Callable[[], Pieces]
     size: int | None = None  # bytes as stored; None where that is not known
     again: bool = True  # whether it can be opened more than once, at no cost
-    place: Place | None = None
+    place: Path | None = None  # where it is, if any process can open it
     stream: Any = None  # a seekable file object, as zip archives need it, for an input that has none
     problem: StreamError | None = None  # why it cannot be opened
     found: bool = False  # found in a folder, not named by the user
@@ -75,8 +69,8 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
     passed = passed or (lambda _name, _why: None)
     files = []
     for file in (file for item in several for file in _files(item, beside, passed)):
-        key: object = file.name if file.name == STDIN else file.place or id(file)
-        if isinstance(file.place, Path):
+        key: object = file.name if file.name == STDIN else id(file)
+        if file.place:
             status = file.place.stat()
             key = (status.st_dev, status.st_ino)
         if key not in seen:
@@ -91,16 +85,11 @@ def require_path(name: str) -> None:
     Raises:
         NoInputError: there is no such file or folder.
     """
-    if name == "-" or is_url(name) or not _WILD.isdisjoint(name) or os.path.lexists(name):
+    if name == "-" or not _WILD.isdisjoint(name) or os.path.lexists(name):
         return
     for file in find(name):
         if file.problem:
             raise NoInputError(f"{file.name}: {file.problem.what}", file.problem.hint)
-
-
-def is_url(name: str) -> bool:
-    """Return whether an input is an address, such as ``s3://bucket/job.log``."""
-    return _URL.match(name) is not None
 
 
 def can_read_again(files: Iterable[File]) -> bool:
@@ -159,13 +148,11 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
             status = os.fstat(sys.stdin.buffer.fileno())
             return [replace(stdin, size=status.st_size if stat.S_ISREG(status.st_mode) else None)]
         return [stdin]
-    if isinstance(item, str) and is_url(item):
-        from nccl_inspect.ingest.sources import remote  # most logs are files
+    if "://" in str(item) and not os.path.lexists(item):
+        from nccl_inspect.util.secrets import mask_secrets  # it may hold some
 
-        try:
-            return [_find_object(place, found) for place, found in remote.find(item)]
-        except StreamError as error:
-            return [unreadable(remote.mask_url(item), error.what, error.hint)]
+        name = mask_secrets(str(item).partition("?")[0])
+        return [unreadable(name, "a URL, which is not read", "fetch it: curl URL | nccl-inspect")]
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
@@ -205,11 +192,6 @@ def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterator[File
     yield from sorted(found, key=lambda file: log_detection.natural(file.name))
 
 
-def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
-    """Return a file again that :func:`find` gave."""
-    return replace(find_regular(path, found) if isinstance(path, Path) else _find_object(path, found), without=without)
-
-
 def find_regular(path: Path, found: bool = False) -> File:
     """Return a file on disk."""
     try:
@@ -226,11 +208,7 @@ def find_regular(path: Path, found: bool = False) -> File:
     return File(str(path), lambda: check_size(_pieces(path), size), size, place=path, found=found)
 
 
-def _find_object(place: Remote, found: bool) -> File:
-    return File(str(place), lambda: _pieces(place), place.size, again=False, place=place, found=found)
-
-
-def _pieces(path: Place) -> Pieces:
+def _pieces(path: Path) -> Pieces:
     with path.open("rb", 0) as file:
         yield from pieces(file)
 

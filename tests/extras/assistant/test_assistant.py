@@ -1,4 +1,4 @@
-"""What assistants get: tools, resources and prompts, asked with the SDK's own client."""
+"""What assistants get: tools, asked with the SDK's own client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from assistant_client import ask_server, call, problem, reader, texts, values
 from command_line import execute
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.types import TextContent
 from repository import ROOT, TESTS
 
 from nccl_inspect.cli import cli
@@ -167,20 +165,10 @@ def test_a_policy_is_checked_for_each_job_and_a_bad_one_refused(tmp_path: Path) 
     assert values(call(tmp_path, "summarize", logs=str(tmp_path), job="p2p-nvlink-8gpu"))["verdict"] == "ok"
 
 
-# --- prompts
+# --- the skill
 
 
-def test_prompts_name_the_tools_and_how_to_word_doubt() -> None:
-    for name in ("why-does-my-job-hang", "why-is-it-slow"):
-        result = ask_server(LOGS, partial(Client.get_prompt, name=name, arguments={"log": "job.log"}))
-        content = result.messages[0].content
-        assert isinstance(content, TextContent)
-        assert "'summarize'" in content.text
-        assert "likely" in content.text
-        assert content.text.endswith(NOTE)
-
-
-def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
+def test_the_skill_is_one_and_says_how_to_word_doubt() -> None:
     _, head, body = (
         (ROOT / "share" / "skills" / "nccl-inspect" / "SKILL.md").read_text(encoding="utf-8").split("---\n", 2)
     )
@@ -297,13 +285,12 @@ def test_what_lies_outside_is_refused(inside: Path) -> None:
     wrong: list[tuple[str, str]] = []
     for name in (
         *("../outside/secret.log", "sub/../../outside/secret.log", f"{outside}/secret.log", f"{outside}"),
-        *("/etc/passwd", "/", "..", "../*/secret.log", "../outside/*.log", f"{outside}/*.log"),
-        *("sub/*/../../../outside/*.log", "link.log", "folder/secret.log", "folder", "folder/*.log", "folder/**"),
+        *("/etc/passwd", "/", "..", "link.log", "folder/secret.log", "folder"),
         f"{inside}-of-others/job.log",
     ):
         with pytest.raises(NcclInspectError) as refused:
             Folders([str(inside)]).logs([name])
-        if not (OUTSIDE in str(refused.value) or "'..' in a pattern" in str(refused.value)):
+        if OUTSIDE not in str(refused.value):
             wrong.append((name, str(refused.value)))
     assert not wrong
     assert OUTSIDE in problem(call(inside, "summarize", logs="folder/secret.log"))
@@ -318,32 +305,6 @@ def test_links_that_lead_out_are_no_part_of_a_folder(inside: Path) -> None:
         str(inside / "latest.log"),
     }
     assert values(call(inside, "summarize", logs="latest.log"))["verdict"] == "failed"
-    assert [file.name for file in Folders([str(inside)]).logs(["*.log"])] == [str(inside / "latest.log")]
-
-
-def test_a_pattern_lists_no_folder_outside(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (inside / "sub" / "deep").mkdir()
-    (inside / "sub" / "deep" / "er.log").write_bytes(LOG)
-    (inside / "folder").symlink_to(inside.parent / "outside")
-    listed: list[str] = []
-    scan = os.scandir
-
-    def watch_open(path: Path) -> object:
-        listed.append(os.path.realpath(path))
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", watch_open)
-    patterns = {
-        "*": ["sub"],
-        "*/*.log": ["sub/job.log"],
-        "**/*.log": ["sub/deep/er.log", "sub/job.log"],
-        "s?b/*": ["sub/deep", "sub/job.log"],
-        "sub/[j-k]*": ["sub/job.log"],
-        "sub/**/*.log": ["sub/deep/er.log", "sub/job.log"],
-    }
-    found = {pattern: Folders([str(inside)])._list_matching(pattern) for pattern in patterns}
-    assert found == {pattern: [str(inside / name) for name in names] for pattern, names in patterns.items()}
-    assert str(inside.parent / "outside") not in listed
 
 
 def test_what_cannot_be_read_is_an_error_of_one_line(inside: Path) -> None:
@@ -374,27 +335,6 @@ def test_pipes_sockets_and_devices_are_not_opened(inside: Path, monkeypatch: pyt
     assert "not a plain file" in problem(call(Path("/dev"), "summarize", logs="/dev/zero"))
 
 
-def test_what_comes_after_the_check_is_not_followed(inside: Path) -> None:
-    """A link in the place of the file, or of a folder above it, and a pipe."""
-    log, outside = inside / "sub" / "job.log", inside.parent / "outside"
-    (file,) = Folders([str(inside)]).logs(["sub/job.log"])
-    assert b"".join(file.open()) == LOG
-    log.unlink()
-    log.symlink_to(outside / "secret.log")
-    with pytest.raises(OSError, match="symbolic"):
-        b"".join(file.open())
-    log.unlink()
-    os.mkfifo(log)
-    with pytest.raises(NcclInspectError, match="not a plain file"):
-        b"".join(file.open())
-    log.unlink()
-    log.parent.rmdir()
-    (outside / "job.log").write_bytes(LOG)
-    log.parent.symlink_to(outside)
-    with pytest.raises(OSError, match=r"directory|symbolic"):
-        b"".join(file.open())
-
-
 def test_other_files_are_confined_as_well(inside: Path) -> None:
     outside = inside.parent / "outside" / "given.txt"
     outside.write_text("world_size = 4\n", encoding="utf-8")
@@ -422,8 +362,7 @@ def test_archives_are_read_as_on_the_command_line(inside: Path) -> None:
 def test_too_much_is_refused(inside: Path) -> None:
     for number in range(5):
         (inside / f"{number}.log").write_bytes(LOG)
-    for name in (".", "*.log"):
-        assert "more than 3 files" in problem(call(reader(inside, max_entries=3), "summarize", logs=name))
+    assert "more than 3 files" in problem(call(reader(inside, max_entries=3), "summarize", logs="."))
     assert "of logs" in problem(call(reader(inside, max_bytes=10), "summarize", logs="0.log"))
 
 

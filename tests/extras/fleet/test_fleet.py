@@ -28,7 +28,6 @@ from nccl_inspect.extras.fleet import adding, report
 from nccl_inspect.extras.fleet.formats import FORMATS
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
 from nccl_inspect.extras.fleet.tables import TABLES
-from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 
 MANIFEST = """apiVersion: v1
@@ -55,7 +54,9 @@ def fleet(*args: str) -> str:
 
 
 def rows(store: Path | str, sql: str) -> Any:
-    return json.loads(fleet("query", sql, "--store", str(store), "--format", "json"))
+    done = Store(str(store)).connect().execute(sql)
+    names = [column[0] for column in done.description]
+    return json.loads(json.dumps([dict(zip(names, row, strict=True)) for row in done.fetchall()], default=str))
 
 
 def test_a_log_is_added_once_whatever_it_is_called_and_the_files_of_a_job_together(tmp_path: Path) -> None:
@@ -171,7 +172,6 @@ def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
     assert all(proof["text"] and proof["line"] for one in document["suspects"] for proof in one["evidence"])
     told = {name: form.render(document, Style()) for name, form in FORMATS.items()}
     assert not [name for _, name in truth.names for text in told.values() if name not in text]
-    assert f'nccl_inspect_fleet_suspect_bad{{host="{truth.hosts[0]}"' in told["prometheus"]
     assert "<polyline" in told["html"]
     assert "\\x0a" not in told["text"]
     week = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--since", "7d"))
@@ -227,8 +227,6 @@ def test_a_store_is_told_from_other_folders_and_a_missing_library_is_named(
         assert (done.returncode, says in done.stderr.decode()) == (2, True), done.stderr
     store = Store(str(tmp_path / "new"), make=True)
     assert fleet("report", "--store", str(tmp_path / "new")) == "FLEET: no job\n"
-    done = command_line.execute("fleet", "query", "SELECT x FROM job", "--store", str(tmp_path / "new"))
-    assert (done.returncode, b"DESCRIBE job" in done.stderr) == (2, True)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     done = command_line.execute("fleet", "report", "--store", str(tmp_path / "new"))
     assert (done.returncode, b"pip install 'nccl-inspect[fleet]'" in done.stderr) == (2, True)
@@ -238,33 +236,6 @@ def test_a_store_is_told_from_other_folders_and_a_missing_library_is_named(
         in command_line.execute("fleet", "report", "--store", str(tmp_path / "new")).stderr
     )
     assert store.batches() == []
-
-
-def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
-    """Memory stands for one: whatever fsspec opens is written by whole objects."""
-    (tmp_path / "a.log").write_bytes(log(1))
-    outcome = adding.add(adding.group_logs([str(tmp_path / "a.log")])[0], adding.Target("memory://fleet/x", Options()))
-    assert outcome.added.total() == 1
-    assert report.make_report(Store("memory://fleet/x"))["jobs"] == 1
-
-
-def test_a_query_reads_the_store_and_nothing_else(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    filled_store(store, 3, 1, 0.1, hosts=8)
-    (tmp_path / "secret.csv").write_text("a\n1\n")
-    assert rows(store, "WITH bad AS (SELECT * FROM job WHERE bad) SELECT count(*) >= 0 AS n FROM bad") == [{"n": True}]
-    before = sorted(store.rglob("*"))
-    for sql in (
-        "", "SELECT 1; SELECT 2", "COPY job TO 'x.csv'", "ATTACH 'x.db'", "INSTALL httpfs", "PRAGMA threads = 1",
-        "SET enable_external_access = true", "CREATE TABLE x AS SELECT 1", "EXPLAIN ANALYZE SELECT 1",
-        f"SELECT * FROM '{tmp_path}/secret.csv'", f"SELECT * FROM read_text('{tmp_path}/secret.csv')",
-        f"SELECT * FROM read_text('{store}/../secret.csv')", f"SELECT * FROM glob('{tmp_path}/*')",
-        "SELECT * FROM opened", "SELECT * FROM read_csv('https://example.org/x.csv')",
-    ):  # fmt: skip
-        done = command_line.execute("fleet", "query", sql, "--store", str(store), cwd=tmp_path)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), (sql, done)
-    assert sorted(store.rglob("*")) == before
-    assert {path.name for path in tmp_path.iterdir()} == {"store", "secret.csv"}
 
 
 def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""Watching a log while it is written, with a clock of our own: bytes as they come, verdicts, stalls, metrics, ends."""
+"""Watching a log while it is written, with a clock of our own: bytes as they come, verdicts, stalls, ends."""
 
 from __future__ import annotations
 
 import json
 import lzma
-import re
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 import sample_data
 from command_line import invoke
-from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
+from watching import HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect import artifacts
-from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.extras.gate.differences import pair_findings
-from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.extras.live.watch import (
     Change,
     End,
@@ -330,59 +328,3 @@ def test_the_status_is_that_of_the_condition(tmp_path: Path, monkeypatch: pytest
     result = invoke("watch", str(log), "--until-end", "--exit-on", "warning", "--on-exit", "true")
     assert result.return_value == 1
     assert "the command of --on-exit was not run: No such file or directory" in result.stderr
-
-
-def value(text: str, metric: str) -> float:
-    (found,) = re.findall(rf"^nccl_inspect_{re.escape(metric)} (\S+)$", text, re.MULTILINE)
-    return float(found)
-
-
-def test_after_the_verdict_the_metrics_are_those_of_summarize(tmp_path: Path) -> None:
-    log, file = tmp_path / "job.log", tmp_path / "watch.prom"
-    log.write_bytes(DEGRADED)
-    assert invoke("watch", str(log), "--until-end", "--metrics", str(file)).return_value == 0
-    text = file.read_text(encoding="utf-8")
-    whole = invoke("summarize", str(log), "--format", "prometheus").stdout
-    assert set(whole.splitlines()) <= set(text.splitlines())
-    assert value(text, "watch_running") == 0
-    assert {entry.name for entry in tmp_path.iterdir()} == {"job.log", "watch.prom"}
-
-
-def test_metrics_of_a_stall(tmp_path: Path) -> None:
-    watched = Watched()
-    watched.news_after(0, BEGUN)
-    watched.news_after(61)
-    with cli_watch.Meter(str(tmp_path / "x.prom"), 0) as meter:
-        assert meter.update(watched.watch) == ""
-    text = (tmp_path / "x.prom").read_text(encoding="utf-8")
-    stated = {"watch_told": 0, "watch_stalled": 1, "ranks_seen": 3, "world_size": 4, 'verdict{verdict="unknown"}': 1}
-    assert {metric: value(text, metric) for metric in stated} == stated
-    assert value(text, 'watch_lines{kind="nccl"}') > 20
-
-
-def test_metrics_that_cannot_be_published_are_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("job.log").write_bytes(HEALTHY)
-    for target, says in {
-        "99999": "choose another port",
-        "/nowhere/x.prom": "folder given with --metrics",
-        "job.log": "would be lost",
-    }.items():
-        with pytest.raises(NcclInspectError, match=says):
-            invoke("watch", "job.log", "--until-end", "--metrics", target)
-    assert Path("job.log").read_bytes() == HEALTHY
-
-
-def test_metrics_that_cannot_be_written_any_more_do_not_end_the_watch(tmp_path: Path) -> None:
-    folder = tmp_path / "metrics"
-    folder.mkdir()
-    watch = Watched().watch
-    with cli_watch.Meter(str(folder / "x.prom"), 0) as meter:
-        assert meter.update(watch) == ""
-        (folder / "x.prom").unlink()
-        folder.rmdir()
-        assert "folder given with --metrics" in meter.update(watch)
-        assert meter.update(watch) == "", "said once"
-        folder.mkdir()
-        assert meter.update(watch) == ""
-        assert (folder / "x.prom").exists()

@@ -1,4 +1,4 @@
-"""``watch`` as a command, on pipes and terminals: what it prints, what ends it, what it serves."""
+"""``watch`` as a command, on pipes and terminals: what it prints, what ends it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +17,8 @@ import pytest
 import sample_data
 from command_line import execute
 from terminals import EXE, PATIENCE, Piped, read_until
-from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
+from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS
 
-from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.extras.live.watch import Alarm, run_command
 
 pytestmark = pytest.mark.slow
@@ -189,31 +186,3 @@ def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> N
     why = Alarm("error", "failed", "it failed", hosts=hosts)
     assert run_command(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
-
-
-def fetch_metrics(port: int, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
-        text: str = answer.read().decode()
-        return text
-
-
-def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    with start_watch(*FAST, "--stall", "0.4", "--metrics", str(port)) as process:
-        process.stdin.write(BEGUN)
-        read_until(process.stdout, b"last step")
-        first, second = (
-            re.findall(r"^nccl_inspect_watch_quiet_seconds (\S+)$", fetch_metrics(port), re.MULTILINE) for _ in range(2)
-        )
-        assert 0 < float(first[0]) < float(second[0])
-        assert "nccl_inspect_watch_running 1.0\n" in fetch_metrics(port)
-        named = fetch_metrics(port, "/metrics?name[]=nccl_inspect_watch_stalled")
-        assert re.findall(r"^nccl_inspect_\w+", named, re.MULTILINE) == ["nccl_inspect_watch_stalled"]
-        process.communicate(timeout=PATIENCE)
-    with pytest.raises(OSError, match="refused"):
-        fetch_metrics(port)
-    for target in ("127.0.0.1:0", "localhost:0", ":0", "0"):
-        with cli_watch.Meter(target, 1) as meter:
-            meter.update(Watched().watch)

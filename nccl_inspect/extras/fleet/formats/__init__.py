@@ -1,7 +1,6 @@
-"""The formats of a report on a store: text and HTML from templates, JSON, and metrics for Prometheus.
+"""The formats of a report on a store: text and HTML from templates, and JSON.
 
-The JSON Schema of the document is ``nccl_inspect/schema/nccl-inspect-fleet-1.json``. The metrics, which
-``prometheus.toml`` describes, are in Prometheus' text format, fit for the textfile collector of the node exporter.
+The JSON Schema of the document is ``nccl_inspect/schema/nccl-inspect-fleet-1.json``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -121,37 +120,10 @@ def _draw_trend(
     }
 
 
-def _metrics(document: dict[str, Any], _style: Style) -> str:
-    """Return the metrics; all are gauges that describe the jobs of the store."""
-    from nccl_inspect.report.prometheus import Metrics
-
-    verdicts, day, suspects = document["verdicts"], (document["days"] or [{}])[-1], document["suspects"]
-    newest = datetime.fromisoformat(document["last"] or "1970-01-01").replace(tzinfo=UTC).timestamp()
-    rows: dict[str, Any] = {
-        "jobs": {(one,): number for one, number in verdicts.items()},
-        "newest_day_jobs": {(one,): day.get(one, 0) for one in verdicts},
-        "newest_job_timestamp_seconds": newest,
-        "undated_jobs": document["undated"],
-        "hosts": document["hosts"],
-        "bad_ratio": {(bound,): document["bad"][bound] for bound in ("rate", "low", "high")},
-        "cause_jobs": {(one["rule"], one["category"] or ""): one["bad"] for one in document["causes"]},
-        "change_bad_ratio": {
-            (one["kind"], one["name"], one["before"]["name"] or ""): one["rate"] for one in document["changes"]
-        },
-    }
-    for name in ("bad", "jobs", "ratio"):
-        rows[f"suspect_{name}"] = {(one["kind"], one["name"], one["host"] or ""): one[name] for one in suspects}
-    metrics = Metrics(_HERE / "prometheus.toml", "fleet_")
-    for name, values in rows.items():
-        metrics.add(name, values)
-    return metrics.text()
-
-
 FORMATS = {
     "text": Format(_text),
     "html": Format(_html, ("htm",)),
     "json": Format(
         lambda document, style: json.dumps(document, indent=2 if style.indent else None, ensure_ascii=False) + "\n"
     ),
-    "prometheus": Format(_metrics, ("prom",)),
 }
