@@ -1,4 +1,4 @@
-"""Answers to single questions about a job: its hosts, NICs, bandwidth, ranks, settings and timings.
+"""Answers to single questions about a job: its hosts, NICs, bandwidth, ranks, settings, timings and memory.
 
 Each is an :class:`Answer` of flat records: the commands of the same names print them, and the HTML report shows some.
 """
@@ -6,7 +6,7 @@ Each is an :class:`Answer` of flat records: the commands of the same names print
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, fields
 from itertools import zip_longest
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from nccl_inspect import bandwidth
 from nccl_inspect.answers import Column, name_line
 from nccl_inspect.event import types as events
-from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.judging.facts import ENDS, global_ranks
 from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, message_of, value
@@ -676,4 +676,72 @@ TIMINGS = Answer(
     list_timings,
     places=_one_place,
     order="rank total slowest bootstrap topo graphs connections kernels alloc allgathers rest host communicator line",
+)
+
+
+# Memory
+
+GPU, HOST = "GPU", "host"
+_KINDS = {  # productions with a size, and what is allocated, where the line does not name it in a field
+    "nccl/allocation": "",
+    "nccl/allocation-timed": "",
+    "nccl/cumem-host-allocation": "CUMEM Host Alloc",
+    "nccl/reallocation": "Mem Realloc",
+    "nccl/shm-allocated": "shared memory",
+    "nccl/p2p-buffer-allocated": "P2P buffer",
+    "nccl/symmetric-memory-allocated": "symmetric memory",
+}
+_ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda CallocAsync", "P2P buffer")
+
+
+class MemoryRow(Frozen):
+    """Holds what a process allocated of one kind for one communicator."""
+
+    rank: int | None = column("rank")  # global rank; None where the process has none, or several
+    host: str | None = column("host", goes=8, is_host=True)
+    pid: int | None = column("pid", goes=3)
+    communicator: str | None = column("communicator", goes=6, folds=True)
+    """Address of the communicator that the thread was building; None for what is allocated at other times."""
+    memory: str = column("memory")  # `GPU` or `host`
+    kind: str = column("kind", goes=9)  # as the line names it: `Cuda Alloc`, `Host Calloc`, …
+    bytes: int = column("bytes")
+    allocations: int = column("allocations", goes=5)
+    largest: int = column("largest", goes=4)
+
+
+def list_memory(job: Job, placed: Iterable[PlacedEvent]) -> list[MemoryRow]:
+    """Return a row for each process, communicator and kind, the largest first; events come in the order of lines."""
+    sums: dict[tuple[str | None, int | None, str | None, str], tuple[int, int, int]] = {}
+    building: dict[tuple[str | None, int | None, int | None], str] = {}
+    for where, event in placed:
+        thread = where.host, where.pid, where.tid
+        if isinstance(event, events.CommInit):
+            if event.phase == "START":
+                building[thread] = event.comm
+            else:
+                building.pop(thread, None)
+        elif isinstance(event, events.Message) and event.qualified_name in _KINDS:
+            values = dict(event.values)
+            if size := int(values.get("size") or 0) - int(values.get("old_size") or 0):
+                kind = str(values.get("what") or _KINDS[event.qualified_name])
+                key = (where.host, where.pid, building.get(thread), kind)
+                total, number, largest = sums.get(key, (0, 0, 0))
+                sums[key] = total + size, number + 1, max(largest, size)
+    ranks = {(last.process.host, last.process.pid): last.ranks for last in job.last_lines}
+    table = []
+    for (host, pid, communicator, kind), amounts in sums.items():
+        own = ranks.get((host or "", pid or 0), [])
+        rank, name = own[0] if len(own) == 1 else None, host if is_named(host) else None
+        memory = GPU if kind in _ON_GPU else HOST
+        table.append(MemoryRow(rank, name, pid, communicator, memory, kind, *amounts))
+    return sorted(table, key=lambda row: -row.bytes)
+
+
+MEMORY = Answer(
+    MemoryRow,
+    "row",
+    "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ALLOC",
+    list_memory,
+    places=_one_place,
+    order="rank bytes memory kind allocations largest communicator host pid",
 )

@@ -23,7 +23,7 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, escape_controls
 
 _SEVERAL = {  # modules with several commands, each a function of its name
-    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "traffic"),
+    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "traffic"),
     "about": ("rules", "completion", "help"),
 }
 _PARTS = ("manual", "shared", *_SEVERAL)

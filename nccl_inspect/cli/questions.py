@@ -1,4 +1,4 @@
-"""Commands that answer one question each with a table: hosts, nics, env, ranks, bandwidth, timings, traffic."""
+"""Commands that answer one question each with a table: hosts, nics, env, ranks, bandwidth, timings, memory, traffic."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nccl_inspect.answers import rows as answers
 from nccl_inspect.answers import selection
 from nccl_inspect.bandwidth import describe_speed
 from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -214,6 +215,36 @@ def timings(job: Job) -> Picked:
       nccl-inspect timings job.log --format csv -o timings.csv
     """
     return Picked(answers.list_timings(job))
+
+
+@click.command(short_help="List what NCCL allocated, by rank, communicator and kind.")
+@question(answers.MEMORY)
+@click.option(
+    "--memory",
+    "memories",
+    type=click.Choice((answers.GPU, answers.HOST)),
+    multiple=True,
+    metavar="WHERE",
+    help="Only memory of GPU or of host. May be repeated.",
+)
+def memory(job: Job, memories: tuple[str, ...]) -> Picked:
+    """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
+
+    Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
+    thread allocated between the first and the last line of its initialisation. The logs are read twice, so standard
+    input cannot be used.
+
+    Examples:
+      nccl-inspect memory job.log
+      nccl-inspect memory job.log --memory GPU          without the memory of hosts
+      nccl-inspect memory job.log --rank 3 --limit 10
+      nccl-inspect memory job.log --format csv -o memory.csv
+    """
+    logs = shared.inputs_or_stdin(click.get_current_context().params["logs"])
+    if logs == ["-"]:
+        raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
+    found = answers.list_memory(job, reading.EventStream(logs).with_places())
+    return Picked(found, lambda row: not memories or row.memory in memories, "no allocation matches")
 
 
 @click.command(short_help="Show collectives by size and algorithm, and the bytes on each path.")

@@ -67,6 +67,10 @@ def test_the_records_of_samples_fit_the_schema() -> None:
         assert list(schema(name)["items"]["properties"]) == question.names
         for sample in ("torch-rank-killed", "v2.28.9-libfabric-2node"):
             validator.validate(records(command, *map(str, sample_data.files(sample))))
+    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == answers.MEMORY.names
+    found = records("memory", str(sample_data.FOLDER / "v2.30.7-subsys-all"))
+    assert found
+    close_schema("nccl-inspect-memory-1").validate(found)
 
 
 def test_csv_and_json_hold_the_same() -> None:
