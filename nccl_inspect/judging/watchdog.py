@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.event.types import BootstrapInterface, CollectiveTimeout
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
+from nccl_inspect.judging.life import begun
 from nccl_inspect.judging.statements import find_rank, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
@@ -197,7 +198,7 @@ def without_output(facts: Facts) -> set[int]:
 
 
 @once
-def lacks_beginning(facts: Facts) -> bool:
+def begins_late(facts: Facts) -> bool:
     """Return whether a log begins after the trouble did: then a line that is not there shows nothing.
 
     Communicators end that it never shows, or ranks end because of a time-out of which they told before, as others did.
@@ -209,7 +210,7 @@ def lacks_beginning(facts: Facts) -> bool:
     ended = [one for one in facts.notices("torch/process-terminating") if _TIMED_OUT in one.message]
     later = [*ended, *facts.with_role("after-timeout")]
     ranks = {rank for notice in later if (rank := find_rank(notice.message)) is not None}
-    shown = {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+    shown = {rank for last in facts.job.last_lines if last.process in begun(facts) for rank in last.ranks}
     return not ranks <= told.union(shown, *(global_ranks(comm, comm.started) for comm in comms))
 
 

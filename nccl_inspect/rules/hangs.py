@@ -16,6 +16,7 @@ from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.life import begun
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
 from nccl_inspect.judging.watchdog import Wait
@@ -44,7 +45,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         if is_here or facts.paths_of(comm):
             continue  # they have lines, in other communicators
         pids = mute if len(mute) == len(absent) else []
-        is_whole = len(comm.hosts) > 1 and at_end.shows_beginning(facts, comm)
+        is_whole = len(comm.hosts) > 1 and {begin.process for begin in comm.begins} <= begun(facts)
         named: dict[str, object] = {"absent": absent, "size": comm.nranks, "one": len(absent) == 1}
         if not (facts.job.ended_by and (is_whole or pids)) and not at_end.is_stuck(facts):
             yield Hit(named=named | {"question": True})

@@ -25,9 +25,9 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.judging.watchdog import (
     PAIRWISE,
     Wait,
+    begins_late,
     communicator_of,
     communicator_of_wait,
-    lacks_beginning,
     latecomers,
     statuses,
     waiting_ranks,
@@ -122,7 +122,7 @@ class Table:
             absent = [still for still in stills if still.kind == artifacts.MISSING and still.culprits]
             stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
-        if dumps or lacks_beginning(self.facts):
+        if dumps or begins_late(self.facts):
             return
         lines = [(still, self._line(still, names)) for still in stills]
         found = [one for still, line in lines if (one := self._judge_lines(still, busy, line))]
