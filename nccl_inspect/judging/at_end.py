@@ -14,7 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.life import begun, last_signs, successes, worked_last
+from nccl_inspect.judging.life import find_begun, last_signs, successes, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.watchdog import who_waits
 from nccl_inspect.model.evidence import Evidence, positions_in
@@ -156,9 +156,8 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, wait.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
-    if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not {begin.process for begin in comm.begins} <= begun(
-        facts
-    ):
+    is_whole = {begin.process for begin in comm.begins} <= find_begun(facts)
+    if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not is_whole:
         return False
     if actors_of(facts).homes.keys() >= set(wait.missing):
         return True

@@ -24,7 +24,7 @@ _BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, 
 
 
 @once
-def begun(facts: Facts) -> set[Process]:
+def find_begun(facts: Facts) -> set[Process]:
     """Return the processes of which the log has the beginning: a tail of it lacks that."""
     return {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
-from nccl_inspect.judging.life import begun
+from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.statements import find_rank, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
@@ -210,7 +211,7 @@ def begins_late(facts: Facts) -> bool:
     ended = [one for one in facts.notices("torch/process-terminating") if _TIMED_OUT in one.message]
     later = [*ended, *facts.with_role("after-timeout")]
     ranks = {rank for notice in later if (rank := find_rank(notice.message)) is not None}
-    shown = {rank for last in facts.job.last_lines if last.process in begun(facts) for rank in last.ranks}
+    shown = {rank for last in facts.job.last_lines if last.process in find_begun(facts) for rank in last.ranks}
     return not ranks <= told.union(shown, *(global_ranks(comm, comm.started) for comm in comms))
 
 
@@ -495,6 +496,20 @@ def list_frames(parts: Sequence[Part]) -> str:
     """Return where the program made these calls, with the ranks; empty if the dumps have no stacks."""
     made = group_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
     return list_words([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+
+
+def links_of(ring: Standstill) -> list[str]:
+    """Return who waits for whom in a ring of ranks."""
+    parts = [part for part in ring.culprits if part.call]
+    return [
+        f"rank {part.rank} waits for rank {after.rank} in {_operation_of(part)} of group {part.label}"
+        for part, after in pairwise([*parts, *parts[:1]])
+    ]
+
+
+def _operation_of(part: Part) -> str:
+    assert part.call
+    return operation(part.call.operation) or f"work {part.call.seq}"
 
 
 def lines(parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
@@ -16,7 +15,7 @@ from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.life import begun
+from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
 from nccl_inspect.judging.watchdog import Wait
@@ -45,7 +44,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         if is_here or facts.paths_of(comm):
             continue  # they have lines, in other communicators
         pids = mute if len(mute) == len(absent) else []
-        is_whole = len(comm.hosts) > 1 and {begin.process for begin in comm.begins} <= begun(facts)
+        is_whole = len(comm.hosts) > 1 and {begin.process for begin in comm.begins} <= find_begun(facts)
         named: dict[str, object] = {"absent": absent, "size": comm.nranks, "one": len(absent) == 1}
         if not (facts.job.ended_by and (is_whole or pids)) and not at_end.is_stuck(facts):
             yield Hit(named=named | {"question": True})
@@ -347,7 +346,7 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
         call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
         missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
-        ring, not_known = [part for part in still.culprits if part.call], watchdog.not_known(still)
+        not_known = watchdog.not_known(still)
         yield Hit(
             named={
                 "culprits": culprits,
@@ -363,14 +362,14 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
                 "last": "; ".join(map(_last_call, still.culprits[:3])),
                 "open": not_known,
                 "more": ". ".join(filter(None, (not_known, watchdog.chain(facts, still)))),
-                "place": min((part.call.frame for part in ring if part.call and part.call.frame), default=""),
+                "place": min((part.call.frame for part in still.culprits if part.call and part.call.frame), default=""),
                 "places": watchdog.list_frames(still.culprits),
                 "waiting_at": watchdog.list_frames(still.waiting),
                 "dumps": list(watchdog.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "waits": [_describe_wait(part, after) for part, after in pairwise([*ring, *ring[:1]])],
+                "waits": watchdog.links_of(still),
                 "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
             ranks=set(still.odd) or missing,
@@ -379,11 +378,6 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
             else _lines_of_both(still, 3 if is_stuck else 2),
             confidence=watchdog.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
-
-
-def _describe_wait(part: Part, after: Part) -> str:
-    operation = watchdog.operation(part.call.operation) if part.call else ""
-    return f"rank {part.rank} waits for rank {after.rank} in {operation} of group {part.label}"
 
 
 def _last_call(part: Part) -> str:
@@ -427,14 +421,14 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
-    behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
+    behind = ras.ranks_among(facts, late)
     lagging = _select_mismatches(differing[-1], late)
     if not lagging:
         return  # the dumps show that these wait for others
     # They may wait for ranks in communicators in which all counts are equal: then one of these is at fault.
     pids = [member.pid for member in late if member.pid and not proved]
     beside = [other for pid in pids for other in whole.ranks_in_step(pid)]
-    in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
+    in_step = ras.ranks_among(facts, beside) - behind - held
     is_waiting = bool(behind) and not proved and behind <= watchdog.waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
     counts, answer = [_counts(mismatch, ranks) for mismatch in lagging], differing[-1]

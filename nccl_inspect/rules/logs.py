@@ -101,7 +101,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             first = absent[0]
             named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
             yield Hit(named=named)
-    elif is_info and not any(comm.announced for comm in job.communicators) and not life.begun(facts):
+    elif is_info and not any(comm.announced for comm in job.communicators) and not life.find_begun(facts):
         pods = [one.process.apart for one in job.last_lines if "/" in one.process.apart]
         pod = pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>"
         begin = sorted(filter(None, last), key=lambda line: line.position)[:1]
