@@ -17,7 +17,10 @@ from nccl_inspect.artifacts.flight_recorder import SYMMETRIC, WORLD, Call, Direc
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record
 
-_SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
+_SAME_SIZE = (
+    *("all_reduce", "broadcast", "_broadcast_oop", "reduce"),
+    *("_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor"),
+)
 """Operations to which every rank passes the same number of elements."""
 _MOST_CHAINS, _MOST_LINKS = 3, 8  # causes of which the calls that wait for them are listed, and how many of these
 _FEWEST = 2  # other ranks that must agree on what is usual
@@ -133,7 +136,7 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
-        if group.desc or group.name == WORLD:
+        if group.desc or group.name in (WORLD, ""):
             by_name.setdefault((group.name, ()), (group, []))[1].append(rank)
     return list(by_name.values())
 
@@ -232,7 +235,8 @@ def _count(some: _Groups, rows: _Rows) -> dict[int, Counter[_Kind]]:
 
 def _kind(call: Call) -> _Kind:
     """Return what calls of one number have in common where they fit together."""
-    return call.operation, sum(call.inputs) if call.operation in _SAME_SIZE else None, call.dtypes
+    is_sized = bool(call.group) and call.operation in _SAME_SIZE  # where lines name no group these may be of several
+    return call.operation, sum(call.inputs) if is_sized else None, call.dtypes
 
 
 def _select_collectives(dump: Dump | None, group: str) -> Iterable[Call]:

@@ -45,6 +45,7 @@ _OPERATIONS = {
     "_ALLGATHER_BASE": "_all_gather_base",
     "ALLTOALL": "all_to_all",
     "ALLTOALL_BASE": "all_to_all",
+    **dict.fromkeys(("COALESCED", "UNKNOWN"), ""),  # of calls that may differ between ranks
 }
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 _KINDS = {
@@ -56,7 +57,7 @@ _KINDS = {
     UNFINISHED: "call-unfinished",
 }
 _ALL_CAME = 1 << 40
-"""The order of a call that all ranks of its group made, by the lines: a rank is rather in another one that lacks ranks."""
+"""The order of a call that all ranks of its group made, by the lines: one that lacks ranks comes before it."""
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _HEARING = 15.0
@@ -153,20 +154,24 @@ class Table:
             if self._is_in_time(one.notice.evidence[0]):
                 last.setdefault((one.group, one.rank), one)
         rows: dict[int, Dump] = {}
-        for name, group in self._groups(dict.fromkeys([*by_group, *(name for name, _ in last)])):
+        shown = group_sets([*last, *((name, wait.rank) for name, some in by_group.items() for wait in some)])
+        for name, group in self._groups(shown):
+            members = set(group.ranks) or {rank for rank in shown[name] if rank is not None}
             waiting = by_group.get(name, [])
+            if not group.ranks and len({(wait.seq, wait.operation, wait.numel) for wait in waiting}) < 2:
+                continue  # nobody knows for whom they wait
             numbers: dict[int | None, list[tuple[int, Wait | None]]] = {}
             for wait in waiting:
                 numbers.setdefault(wait.rank, []).append((wait.seq, wait))
             latest = max((wait.seq for wait in waiting), default=-1)
-            said = {rank: last[name, rank] for rank in group.ranks if (name, rank) in last}
+            said = {rank: last[name, rank] for rank in members if (name, rank) in last}
             for rank, one in said.items():  # it is in a call; where others wait in a later one it came further
                 if rank not in numbers and (one.enqueued or 0) > one.completed >= max(0, latest - 1):
                     numbers[rank] = [(one.completed + 1, None)]
             came = group_sets((seq, rank) for rank, some in numbers.items() for seq, _ in some)
             orders = {wait.seq: wait.notice.place for wait in reversed(waiting)}
-            orders |= {seq: _ALL_CAME for seq, ranks in came.items() if ranks.issuperset(group.ranks)}
-            for rank in sorted(self.actors.printing.intersection(group.ranks) - self._dumps.keys()):
+            orders |= {seq: _ALL_CAME for seq, ranks in came.items() if ranks.issuperset(members)}
+            for rank in sorted(self.actors.printing.intersection(members) - self._dumps.keys()):
                 row = rows.setdefault(rank, Dump(rank=rank))
                 own, status = numbers.get(rank, []), said.get(rank)
                 over = min([seq for seq, _ in own] or [status.completed + 1 if status else -1])
@@ -180,15 +185,20 @@ class Table:
 
     @cached_property
     def _collectives(self) -> dict[str, list[Wait]]:
-        """Return the collectives in which ranks wait, by process group."""
-        own = (wait for wait in self._waits if wait.rank is not None and wait.operation not in PAIRWISE)
+        """Return the collectives in which ranks wait, by process group; if none has a name and all are one, by none."""
+        own = [wait for wait in self._waits if wait.rank is not None and wait.operation not in PAIRWISE]
+        numbers = {wait.seq if wait.group is None else -1 for wait in own}
+        if len(numbers) == 1 and min(numbers) >= 0:
+            return {"": own}
         return group_values((wait.group, wait) for wait in own if wait.group is not None)
 
     def _groups(self, names: Iterable[str]) -> Iterator[tuple[str, Group]]:
-        """Yield the process groups of these names with their ranks, where the log shows these."""
+        """Yield the process groups of these names, with their ranks where the log shows these."""
         from nccl_inspect.artifacts.flight_recorder import Group
 
-        left = {name: self._collectives.get(name, []) for name in names}
+        left = {name: self._collectives.get(name, []) for name in names if name}
+        if len(left) < len(self._collectives.keys() | set(names)):
+            yield "", Group("", "", ())
         taken: set[tuple[int | None, ...]] = set()
         while left:  # those first of which the waits leave one communicator: it is no other group's
             fits = {name: words.communicator_of(self.facts, name, some, taken) for name, some in left.items()}
@@ -200,8 +210,29 @@ class Table:
                 ranks = tuple(rank for rank in known if rank is not None)
                 if not ranks and (guid == "0" or "default" in desc):
                     ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefix_ranks, default=0) + 1))
-                if ranks:
-                    yield name, Group(guid, desc.rstrip(")"), ranks)
+                yield name, Group(guid, desc.rstrip(")"), ranks)
+
+    @cached_property
+    def _stills(self) -> list[Standstill]:
+        """Return what the job stands still in, by all rows; nothing where the dumps alone show it."""
+        is_settled = any(still.culprits for still in words.all_standstills(self.facts)) or words.is_running(self.facts)
+        if is_settled or not (self._dumps or self._waits) or len(self._rows) < 2:
+            return []
+        from nccl_inspect.artifacts import standstill  # most jobs do not stand still
+
+        return standstill.find_standstills(self._rows.values(), self._busy)
+
+    @cached_property
+    def _busy(self) -> set[int]:
+        """Return the ranks that wait for others outside of all calls in rows."""
+        busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
+        return busy | (self._standing - self._dumps.keys()) if self._dumps else busy
+
+    @property
+    def different(self) -> list[Standstill]:
+        """Return the calls that ranks made in different ways, by the watchdog's lines alone."""
+        stills = [still for still in self._stills if still.kind == DIFFERENT]
+        return [] if self._dumps else [still for still in stills if still.group.name or still.waiting]
 
     @cached_property
     def _unseen(self) -> set[int]:
@@ -219,23 +250,14 @@ class Table:
     # Who holds the others up, by the comparison of all rows
 
     def _judge_calls(self) -> Iterator[Lag]:
-        if not (self._dumps or self._waits):
-            return
-        recorded, busy = words.all_standstills(self.facts), {*words.being_made(self.facts)}
-        busy.update(at_end.connecting(self.facts), self._standing - self._dumps.keys() if self._dumps else ())
-        is_settled = any(still.culprits for still in recorded) or words.is_running(self.facts)
-        stills: list[Standstill] = []
-        if not is_settled and len(self._rows) > 1:
-            from nccl_inspect.artifacts import standstill  # most jobs do not stand still
-
-            stills = standstill.find_standstills(self._rows.values(), busy)
         if self._dumps:  # the lines tell of ranks without a dump only that they came, or did not
+            recorded = words.all_standstills(self.facts)
             unknown = {rank for still in recorded for rank in still.unknown}
-            absent = [still for still in stills if still.kind == MISSING and still.culprits]
+            absent = [still for still in self._stills if still.kind == MISSING and still.culprits]
             absent = [still for still in absent if words.ranks_of(still.culprits) <= unknown]
             yield from map(self._judge_dumps, absent or recorded)
-        elif not words.begins_late(self.facts):
-            for lag in self._judge_lines(stills, busy):
+        elif self._waits and not words.begins_late(self.facts):
+            for lag in self._judge_lines(self._stills):
                 yield lag if lag.kind == "calls-differ" else lag.with_fields(teller="watchdog-timeout")
 
     def _judge_dumps(self, still: Standstill) -> Lag:
@@ -245,25 +267,25 @@ class Table:
         confidence = "certain" if still.culprits or still.odd else "likely"
         return self._tell(still, set(still.odd) or culprits, confidence=confidence)
 
-    def _judge_lines(self, stills: Sequence[Standstill], busy: set[int]) -> list[Lag]:
+    def _judge_lines(self, stills: Sequence[Standstill]) -> list[Lag]:
         """Return who holds the others up by the watchdog's lines, the surest that is known."""
         one_sided = [still for still in stills if still.kind not in (UNFINISHED, PARTLY, CYCLE)]
-        if found := [lag for still in one_sided if (lag := self._find_culprits(still, busy, self._unseen))]:
+        if found := [lag for still in one_sided if (lag := self._find_culprits(still, self._unseen))]:
             return found
         if lag := self._find_cut_off() or self._find_stated() or self._judge_two_sided(stills):
             return [lag]
         # Ranks whose output is missing are where to look only if nobody else is.
         unseen = self._unseen - words.without_output(self.facts)
-        return [lag for still in one_sided if (lag := self._find_culprits(still, busy, unseen))]
+        return [lag for still in one_sided if (lag := self._find_culprits(still, unseen))]
 
-    def _find_culprits(self, still: Standstill, busy: set[int], unseen: set[int]) -> Lag | None:
+    def _find_culprits(self, still: Standstill, unseen: set[int]) -> Lag | None:
         """Return who did not come to a call, or made another one; the lines of all but these ranks are there."""
         known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
         if still.kind != DIFFERENT:  # nobody holds up others who waits for some
             came = words.ranks_of(still.waiting)
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
-            waiting = self._standing | (busy - elsewhere) | self._find_late_reporters(still)
+            waiting = self._standing | (self._busy - elsewhere) | self._find_late_reporters(still)
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
         if unseen or not 0 < len(culprits) <= max(1, most):
@@ -272,15 +294,15 @@ class Table:
 
     def _judge_two_sided(self, stills: Iterable[Standstill]) -> Lag | None:
         """Return a call that some finished, or for which ranks wait that wait elsewhere, or for each other."""
-        if not self._collectives:
+        if not any(self._collectives):
             return self._judge_pair()
         for still in stills:
             named, came = words.ranks_of(still.culprits), words.ranks_of(still.waiting)
             if still.kind == CYCLE:
                 return self._tell_start(still, named, "IN_RING", {"links": words.links_of(still)})
-            if still.over:
-                return self._judge_partly(still)
-            if not named or self._unseen or self._find_late_reporters(still):
+            if still.over and (lag := self._judge_partly(still)):
+                return lag
+            if not (named and still.group.ranks) or self._unseen or self._find_late_reporters(still):
                 continue
             # They say how far they came, and report no wait of their own.
             idle = {one.rank for one in statuses(self.facts) if one.enqueued is not None} - self._standing
@@ -299,13 +321,15 @@ class Table:
                 return self._tell_start(still, named, "WAIT_FOR_EACH_OTHER")
         return None
 
-    def _judge_partly(self, still: Standstill) -> Lag:
+    def _judge_partly(self, still: Standstill) -> Lag | None:
         """Return who finished a call in which others still wait: it came late, or made another one."""
         stuck, done = set(still.pending), set(still.over)
         if not done & self._standing and 2 * len(done) <= len(stuck):
             return self._tell(still, done, "CAME_AFTERWARDS", kind="never-called")
-        ahead = [call.seq for call in still.over.values() if call]
-        if still.is_symmetric and min(ahead, default=0) > still.seq + 1 and len(done) < len(stuck):
+        ahead = {rank: call.seq for rank, call in still.over.items() if call and rank in self._standing}
+        if not ahead:
+            return None
+        if still.is_symmetric and min(ahead.values()) > still.seq + 1 and len(done) < len(stuck):
             # Nobody is two calls ahead of others that have yet to give their part.
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
         return self._tell_start(still, stuck | done, "FINISHED_BY_SOME", {"done": done, "stuck": stuck})
@@ -402,11 +426,13 @@ class Table:
         others = set(still.group.ranks) - self._standing - ranks
         return ranks if len(ranks) > 1 or others else set()
 
-    def _line(self, still: Standstill) -> Evidence | None:
-        """Return the line of a dump, else of the log, that shows a standstill."""
+    def lines_of(self, still: Standstill) -> list[Evidence]:
+        """Return the lines of dumps, else of the log, that show a standstill, one for each call."""
         parts = [part for part in (*still.culprits, *still.waiting) if part.dump]
-        own = next(iter(words.lines(parts, 1)), None)
-        return own or next((w.notice.evidence[0] for w in waits(self.facts) if w.seq == still.seq), None)
+        waiting = [wait for wait in waits(self.facts) if wait.seq == still.seq]
+        own = [wait for wait in waiting if (wait.group or "").partition("(")[0] == still.group.name] or waiting
+        first = group_values(((wait.operation, wait.numel), wait.notice.evidence[0]) for wait in own)
+        return list(words.lines(parts, 1)) or [lines[0] for lines in first.values()]
 
     def _tell(
         self,
@@ -433,7 +459,8 @@ class Table:
             "output": ranks <= self._unseen,
             **named,
         }
-        return _blame(kind, ranks, sentence, self._line(still), known, confidence, layer)
+        line = next(iter(self.lines_of(still)), None)
+        return _blame(kind, ranks, sentence, line, known, confidence, layer)
 
     def _tell_start(
         self, still: Standstill, who: Iterable[int], sentence: str, named: Mapping[str, object] = {}

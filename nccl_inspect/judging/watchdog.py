@@ -401,7 +401,7 @@ def waiting(facts: Facts) -> set[int]:
 
 
 def chain(facts: Facts, still: Standstill) -> str:
-    """Return who else waits because of it, in words; empty if nobody does, or for these ranks only."""
+    """Return who else waits because of it; empty if nobody does, or for these ranks only."""
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
@@ -415,7 +415,7 @@ def chain(facts: Facts, still: Standstill) -> str:
         for rank, comm in made.items()
         if rank not in culprits and still.culprits
     ]
-    return f"Because of that, {list_words(links, limit=3)}" if links else ""
+    return list_words(links, limit=3)
 
 
 def dumped_before(still: Standstill) -> float:
@@ -424,34 +424,6 @@ def dumped_before(still: Standstill) -> float:
     times = [when for part in still.culprits if (when := ages.write_time(part.dump))]
     early = called - min(times, default=called)
     return early if early > CLOCKS else 0
-
-
-def not_known(still: Standstill) -> str:
-    """Return the ranks whose part in the call the dumps leave open, and why; empty if there are none."""
-    parts = [
-        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not in the input" if still.silent else "",
-        f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
-        f"{'it' if len(still.older) == 1 else 'them'}"
-        if still.older
-        else "",
-        f"{ranks_word(still.overwritten)} may have called it: the ring buffer of the recorder no longer has the calls "
-        "of this group"
-        if still.overwritten
-        else "",
-    ]
-    if early := dumped_before(still):
-        parts.append(f"the dump of {ranks_word(ranks_of(still.culprits))} was written {early:.0f} s before that call")
-    return "; ".join(filter(None, parts))
-
-
-def fixes_of_dumps(still: Standstill) -> Iterator[str]:
-    """Steps that make the dumps more complete."""
-    if still.silent:
-        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
-    if still.older or dumped_before(still):
-        yield "Collect dumps of all ranks from the same moment: PyTorch writes them together at a time-out."
-    if still.overwritten:
-        yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
 
 
 def who_waits(ranks: Collection[int]) -> str:
@@ -471,7 +443,7 @@ def ranks_of(parts: Iterable[Part]) -> set[int]:
 
 def work(call: Call | None, group: Group, seq: int) -> str:
     """Return a call in words: ``all_reduce (work 6 of group TP)``."""
-    number = f"work {seq} of group {group.label}"
+    number = f"work {seq}" + (f" of group {group.label}" if group.label else "")
     return f"{operation(call.operation)} ({number})" if call and call.operation else number
 
 

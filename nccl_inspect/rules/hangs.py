@@ -17,6 +17,7 @@ from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.machine_type import gpu_names
+from nccl_inspect.judging.progress import table_of
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
 from nccl_inspect.judging.watchdog import Wait
 from nccl_inspect.model.job import CommunicatorInfo
@@ -237,9 +238,6 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         yield Hit([], named, global_ranks(comm, range(comm.nranks)), comm.hosts, lines)
 
 
-_SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
-"""Operations for which every rank must pass the same number of elements."""
-_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")  # operations whose names may differ between ranks, or mean nothing
 _FINGERPRINT = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
@@ -249,62 +247,47 @@ _FINGERPRINT = compile_later(
 
 def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
-    if standstills := watchdog.standstills(facts, DIFFERENT):
-        for standstill in standstills:
-            parts, label = [*standstill.culprits, *standstill.waiting], standstill.group.label
-            outliers = watchdog.ranks_of(standstill.culprits) if standstill.waiting else set()
-            known = {"recorded": f"work {standstill.seq} of group {label}", "calls": watchdog.by_call(parts)}
-            known |= {"places": watchdog.list_frames(parts), "peers": label if standstill.peers else ""}
-            ranks = outliers or watchdog.ranks_of(parts)
-            usual = {"outliers": outliers, "usual": watchdog.ranks_of(standstill.waiting)}
-            yield Hit([], {**known, **usual}, ranks, evidence=_lines_of_both(standstill))
+    recorded = watchdog.standstills(facts, DIFFERENT)
+    for still in recorded:
+        yield _differ(still, watchdog.ranks_of([*still.culprits, *still.waiting]), _lines_of_both(still))
+    if recorded:
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
-    mismatched = _find_mismatches(watchdog.waits(facts))
-    if not (sizes or stated or mismatched):
+    table = table_of(facts)
+    if not (sizes or stated):
+        for still in table.different[:1]:
+            is_sure = still.group.name and len(still.culprits) != len(still.waiting)
+            sure = "certain" if is_sure else "likely"
+            yield _differ(still, set(still.pending), table.lines_of(still)).with_fields(confidence=sure)
         return
     notices = [*stated, *sizes]
-    ranks = ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None}
+    ranks = ranks_in(notices)
     ranks |= {int(match[1]) for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
     numbers, made = _pytorch_calls(notices)
-    if mismatched:
-        sizes_of = ("" if one.numel is None else f" of {one.numel} elements" for one in mismatched)
-        made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
     outliers, calls = _find_outlier(made), _by_call(made)
-    if mismatched:
-        group = mismatched[0].group
-        calls = f"work {mismatched[0].seq}{'' if group is None else f' of process group {group}'} is {calls}"
-    elif calls and len(numbers) == 1 and None not in numbers:
+    if calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
-    one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
-    is_certain = bool(stated or any(wait.group is not None for wait in mismatched))
     told = {name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")}
     told |= {"calls": calls, "stated": "" if calls else notices[0].message.partition(". If you believe")[0]}
-    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not (stated or mismatched)}
-    lines = [*one_of_each.values()] or check.first_evidence(notices)
-    sure = "certain" if is_certain else "likely"
-    yield Hit([], named, outliers or ranks, hosts_in(notices), lines, confidence=sure)
+    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not stated}
+    sure = "certain" if stated else "likely"
+    yield Hit([], named, outliers or ranks, hosts_in(notices), check.first_evidence(notices), confidence=sure)
+
+
+def _differ(still: Standstill, ranks: set[int], lines: list[Evidence]) -> Hit:
+    """Return ranks that made different calls under one number."""
+    parts, outliers = [*still.culprits, *still.waiting], watchdog.ranks_of(still.culprits) if still.waiting else set()
+    known = {"recorded": watchdog.work(None, still.group, still.seq), "calls": watchdog.by_call(parts)}
+    known |= {"places": watchdog.list_frames(parts), "peers": still.group.label if still.peers else ""}
+    usual = {"outliers": outliers, "usual": watchdog.ranks_of(still.waiting)}
+    return Hit([], {**known, **usual}, outliers or ranks, evidence=lines)
 
 
 def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
     """Return lines of those that hold the others up, and of those that wait."""
     culprits = watchdog.lines(still.culprits, most)
     return [*culprits, *watchdog.lines(still.waiting, 2)]
-
-
-def _find_mismatches(pending: list[Wait]) -> list[Wait]:
-    """Return the waits of one group for one work number, but in different calls."""
-    joint = [wait for wait in pending if wait.operation not in _PAIRWISE]
-    named = [wait for wait in joint if wait.group is not None]
-    for same in group_values(((wait.group, wait.seq), wait) for wait in named).values():
-        calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
-        if len(calls) > 1 and len({(wait.rank, wait.member) for wait in same}) > 1:
-            return same
-    # Groups without a name: all ranks are at one number, and one of them is in another operation than the rest.
-    numbers = {wait.seq for wait in joint}
-    is_one = not named and len(numbers) == 1 and min(numbers) >= 0
-    return joint if is_one and _find_outlier((wait.operation, wait.rank) for wait in joint) else []
 
 
 def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
@@ -346,26 +329,29 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
         call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
         missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
-        not_known = watchdog.not_known(still)
+        early = watchdog.dumped_before(still)
         yield Hit(
             named={
                 "culprits": culprits,
                 "waiting": waiting,
                 "missing": missing,
                 "one": len(missing) == 1,
-                "silent": still.silent,
+                "silent": set(still.silent),
                 "call": watchdog.work(call, still.group, still.seq),
                 "operation": still.operation,
                 "group": still.group.label,
                 "pair": call and call.is_p2p,
                 "partly": still.kind == PARTLY,
                 "last": "; ".join(map(_last_call, still.culprits[:3])),
-                "open": not_known,
-                "more": ". ".join(filter(None, (not_known, watchdog.chain(facts, still)))),
+                "older": set(still.older),
+                "one older": len(still.older) == 1,
+                "overwritten": set(still.overwritten),
+                "early": f"{early:.0f} s" if early else "",
+                "stale": still.older or early,
+                "chain": watchdog.chain(facts, still),
                 "place": min((part.call.frame for part in still.culprits if part.call and part.call.frame), default=""),
                 "places": watchdog.list_frames(still.culprits),
                 "waiting_at": watchdog.list_frames(still.waiting),
-                "dumps": list(watchdog.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
