@@ -471,11 +471,11 @@ class Table:
     # Counts of RAS
 
     def _judge_counts(self, *, is_told: bool) -> Iterator[Lag]:
+        found = [*ras.find_lost(self.facts).values()]
+        if lost := ras.ranks_among(self.facts, (entry for _, entry in found)):
+            line = Evidence(found[0][0], found[0][1].line, "no answer")
+            yield _blame("no-answer", lost, "NO_ANSWER", line, layer=Layer.LOSS)
         for answer in ras.answers(self.facts)[-1:]:
-            lost = ras.ranks_among(self.facts, answer.lost)
-            if lost and not self.facts.is_over():
-                line = Evidence(answer.name, answer.lost[0].line, "no answer")
-                yield _blame("no-answer", lost, "NO_ANSWER", line, layer=Layer.LOSS)
             late = ras.ranks_among(self.facts, answer.last_to_come())
             if late and not is_told:
                 first = answer.mismatches[0]

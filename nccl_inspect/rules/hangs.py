@@ -23,7 +23,7 @@ from nccl_inspect.judging.watchdog import Wait
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
 
@@ -265,11 +265,12 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     ranks = ranks_in(notices)
     ranks |= {int(match[1]) for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
     numbers, made = _pytorch_calls(notices)
-    outliers, calls = _find_outlier(made), _by_call(made)
+    calls = "; ".join(f"{call} on {ranks_word(some)}" for call, some in sorted(made.items()))
     if calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
     told = {name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")}
     told |= {"calls": calls, "stated": "" if calls else notices[0].message.partition(". If you believe")[0]}
+    outliers = _find_outlier(made)
     named: dict[str, object] = {**told, "outliers": outliers, "sizes": not stated}
     sure = "certain" if stated else "likely"
     yield Hit([], named, outliers or ranks, hosts_in(notices), check.first_evidence(notices), confidence=sure)
@@ -290,34 +291,19 @@ def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
     return [*culprits, *watchdog.lines(still.waiting, 2)]
 
 
-def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
-    """Return the numbers of the calls that differ according to PyTorch, and the call of each rank."""
+def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], dict[str, set[int]]]:
+    """Return the numbers of the calls that differ according to PyTorch, and each call with its ranks."""
     fingerprints = {match.groups() for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
-    numbers = {number for _, number, _, _ in fingerprints}
-    if len({operation for _, _, operation, _ in fingerprints}) > 1:
-        return numbers, [(operation, int(rank)) for rank, _, operation, _ in fingerprints]
-    if len({shape for *_, shape in fingerprints}) > 1:
-        return numbers, [(f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in fingerprints]
-    return numbers, []
+    by_operation = group_sets((operation, int(rank)) for rank, _, operation, _ in fingerprints)
+    by_shape = group_sets((f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in fingerprints)
+    made = next((calls for calls in (by_operation, by_shape) if len(calls) > 1), {})
+    return {number for _, number, _, _ in fingerprints}, made
 
 
-def _find_outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
+def _find_outlier(by_call: Mapping[str, set[int]]) -> set[int]:
     """Return the only rank whose call differs from that of two or more others; of two ranks, either may be wrong."""
-    by_call: dict[str, set[int]] = {}
-    for call, rank in calls:
-        if rank is None:
-            return set()
-        by_call.setdefault(call, set()).add(rank)
     few, *others = sorted(by_call.values(), key=len) or [set()]
     return few if len(others) == 1 and len(few) == 1 < len(others[0]) else set()
-
-
-def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
-    by_call: dict[str, set[int]] = {}
-    for call, rank in calls:
-        by_call.setdefault(call, set()).update(() if rank is None else (rank,))
-    words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
-    return "; ".join(f"{call} on {who}" for call, who in sorted(words))
 
 
 def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
@@ -450,13 +436,10 @@ def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
 
 
 def process_unresponsive(facts: Facts) -> Iterator[Hit]:
-    """Find the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
-    lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
-    if facts.is_over() or not lost:
+    """Find the processes that RAS lists as missing or dead."""
+    if not (newest := ras.find_lost(facts)):
         return
-    known = actors_of(facts).ranks_by_pid
-    newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
-    ranks = {known[pid] for pid in newest if pid in known}
+    known, ranks = actors_of(facts).ranks_by_pid, ras.ranks_among(facts, (entry for _, entry in newest.values()))
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
     places = [f"pid {pid} on {entry.host}" for pid, (_, entry) in newest.items()]
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))

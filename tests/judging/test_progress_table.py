@@ -19,8 +19,8 @@ def _lines(waits: list[Wait]) -> Iterator[str]:
     for rank, group, seq, operation, numel in waits:
         work = f"WorkNCCL(SeqNum={seq}, OpType={operation}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=15000)"
         yield (
-            f"[rank{rank}]:[E1123 10:53:05.723497024 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective "
-            f"operation timeout: {work} ran for 15002 milliseconds before timing out."
+            f"[rank{rank}]:[E1123 10:53:05.723497024 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught "
+            f"collective operation timeout: {work} ran for 15002 milliseconds before timing out."
         )
         yield (
             f"[rank{rank}]:[E1123 10:53:05.723647516 ProcessGroupNCCL.cpp:2303] [PG ID 1 PG GUID {group} Rank {rank}]  "

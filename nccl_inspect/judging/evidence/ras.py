@@ -25,6 +25,15 @@ def answers(facts: Facts) -> list[Answer]:
     return contents_of(facts.job.artifacts, "ras")
 
 
+def find_lost(facts: Facts) -> dict[int, tuple[str, Lost]]:
+    """Return the processes that RAS lists as missing or dead, by pid, each with the newest answer that does.
+
+    None are lost where all left in order.
+    """
+    lost = ((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
+    return {} if facts.is_over() else {pid: found for pid, found in lost if pid}
+
+
 def ranks_among(facts: Facts, members: Iterable[Member | Lost]) -> set[int]:
     """Return the ranks of the job that these are, as far as their processes show it."""
     ranks = actors_of(facts).ranks_by_pid
