@@ -332,7 +332,9 @@ class Table:
         if still.is_symmetric and min(ahead.values()) > still.seq + 1 and len(done) < len(stuck):
             # Nobody is two calls ahead of others that have yet to give their part.
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
-        return self._tell_start(still, stuck | done, "FINISHED_BY_SOME", {"done": done, "stuck": stuck})
+        group = still.group.name + (f"({still.group.desc})" if still.group.desc else "")
+        named = {"done": done, "stuck": stuck, "number": str(still.seq), "process_group": group}
+        return self._tell_start(still, stuck | done, "FINISHED_BY_SOME", named)
 
     def _judge_pair(self) -> Lag | None:
         """Return who holds up those that wait to send or receive.

@@ -36,7 +36,7 @@ def _judge(waits: list[Wait], cut: int = 0) -> dict[str, Finding]:
 
 def test_ranks_in_two_calls_of_a_group_whose_other_ranks_are_unknown() -> None:
     found = _judge([(2, "7(dp)", 9, "ALLREDUCE", 8), (6, "7(dp)", 10, "ALLREDUCE", 8)])["watchdog-timeout"]
-    assert sorted(found.ranks) == [2, 6] and "likely began in work 9 of group dp, which rank 6 finished" in found.cause
+    assert sorted(found.ranks) == [2, 6] and "began in process group 7(dp): rank 6 finished work 9" in found.cause
 
 
 def test_who_is_two_calls_ahead_made_other_calls() -> None:
