@@ -17,7 +17,10 @@ from nccl_inspect.artifacts.flight_recorder import SYMMETRIC, WORLD, Call, Direc
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record
 
-_SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
+_SAME_SIZE = (
+    *("all_reduce", "broadcast", "_broadcast_oop", "reduce"),
+    *("_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor"),
+)
 """Operations to which every rank passes the same number of elements."""
 _MOST_CHAINS, _MOST_LINKS = 3, 8  # causes of which the calls that wait for them are listed, and how many of these
 _FEWEST = 2  # other ranks that must agree on what is usual
@@ -65,12 +68,19 @@ class Standstill(Record):
     """Of a cycle the ranks that make its calls in another order than all others."""
     peers: int = 0  # how many ranks of other groups with that description made the call of those that wait
     chain: list[Link] = field(default_factory=list)  # the calls in which others wait because of it, nearest first
+    over: Mapping[int, Call | None] = field(default_factory=dict)
+    """The ranks on which it is over, each with the later call of the group in which it is."""
     made: int | None = None  # of a transfer how many of them the side that is away has made
 
     @property
     def is_wait(self) -> bool:
         """Return whether ranks may be missing from it."""
         return self.kind in (MISSING, NO_PARTNER)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Return whether it is a call that is over on no rank before every rank has come."""
+        return all(call.operation in SYMMETRIC for call in self.pending.values() if call.operation)
 
     @property
     def operation(self) -> str:
@@ -126,7 +136,7 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
-        if group.desc or group.name == WORLD:
+        if group.desc or group.name in (WORLD, ""):
             by_name.setdefault((group.name, ()), (group, []))[1].append(rank)
     return list(by_name.values())
 
@@ -162,24 +172,24 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[Standstill]:
         pending = {rank: made[seq] for rank, made in calls.items() if seq in made and not made[seq].is_completed}
         absent = [rank for rank in calls if rows[rank].has_called(group.name, seq) is False]
         # Others finished later calls that need all ranks: these came to them, and their dumps lack that.
-        over = (one for made in calls.values() for one in made.values() if one.is_completed)
-        finished = max((one.seq for one in over if one.operation in SYMMETRIC), default=0)
-        older = sorted(rank for rank in absent if calls[rank] and max(calls[rank]) < finished)
+        finished = {rank: [one for one in made.values() if one.is_completed] for rank, made in calls.items()}
+        over = {
+            rank: next((one for one in calls[rank].values() if one.seq > seq and not one.is_completed), None)
+            for rank, some in finished.items()
+            if any(one.seq >= seq for one in some)
+        }
+        symmetric = (one.seq for some in finished.values() for one in some if one.operation in SYMMETRIC)
+        last = max(symmetric, default=0)
+        older = sorted(rank for rank in absent if calls[rank] and max(calls[rank]) < last)
         absent = [rank for rank in absent if rank not in older]
         silent = [rank for rank in members if rank not in rows]
         overwritten = [rank for rank in calls if rows[rank].has_called(group.name, seq) is None]
-        if absent or silent or older or overwritten:
-            yield Standstill(
-                MISSING, group, seq, pending, absent=absent, silent=silent, older=older, overwritten=overwritten
-            )
-            continue
-        done = [
-            _part(rank, rows, made.get(seq))
-            for rank, made in calls.items()
-            if any(one.is_completed and one.seq >= seq for one in made.values())
-        ]
-        stuck = [_part(rank, rows, one) for rank, one in pending.items()]
-        yield Standstill(PARTLY if done else UNFINISHED, group, seq, pending, stuck, done)
+        still = Standstill(MISSING, group, seq, pending, [], [], absent, silent, older, overwritten, over=over)
+        if not (absent or still.unknown):
+            still.kind = PARTLY if over else UNFINISHED
+            still.culprits = [_part(rank, rows, one) for rank, one in pending.items()]
+            still.waiting = [_part(rank, rows, calls[rank].get(seq)) for rank in over]
+        yield still
 
 
 def _different(
@@ -195,7 +205,7 @@ def _different(
     the other ranks of the group call as well.
     """
     for seq in sorted({seq for made in calls.values() for seq in made}):
-        here = {rank: made[seq] for rank, made in calls.items() if seq in made}
+        here = {rank: made[seq] for rank, made in calls.items() if seq in made and made[seq].operation}
         kinds = Counter(map(_kind, here.values()))
         if len(kinds) < 2:
             continue
@@ -225,7 +235,8 @@ def _count(some: _Groups, rows: _Rows) -> dict[int, Counter[_Kind]]:
 
 def _kind(call: Call) -> _Kind:
     """Return what calls of one number have in common where they fit together."""
-    return call.operation, sum(call.inputs) if call.operation in _SAME_SIZE else None, call.dtypes
+    is_sized = bool(call.group) and call.operation in _SAME_SIZE  # where lines name no group these may be of several
+    return call.operation, sum(call.inputs) if is_sized else None, call.dtypes
 
 
 def _select_collectives(dump: Dump | None, group: str) -> Iterable[Call]:
@@ -306,12 +317,13 @@ class _Chains:
 
     def __init__(self, calls: Sequence[Standstill], busy: Collection[int] = ()) -> None:
         self.calls, self._busy = calls, busy
-        self._stands: dict[int, int] = {}  # the call in which each rank stands
+        self._stands: dict[int, int] = {}  # the call in which each rank stands, or behind which
+        orders: dict[int, int] = {}
         for number, call in enumerate(calls):
-            for rank, pending in call.pending.items():
-                other = self._stands.get(rank)
-                if other is None or pending.order < calls[other].pending[rank].order:
-                    self._stands[rank] = number
+            later = {rank: one for rank, one in call.over.items() if one}
+            for rank, pending in {**later, **call.pending}.items():
+                if rank not in self._stands or pending.order < orders[rank]:
+                    self._stands[rank], orders[rank] = number, pending.order
 
     def idle(self, number: int) -> list[int]:
         """Return the ranks that a call waits for and that wait for nobody; else those that are busy elsewhere."""

@@ -14,7 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
-from nccl_inspect.judging.life import last_signs, successes, worked_last
+from nccl_inspect.judging.life import find_begun, last_signs, successes, worked_last
 from nccl_inspect.judging.siblings import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.watchdog import who_waits
 from nccl_inspect.model.evidence import Evidence, positions_in
@@ -33,7 +33,6 @@ _LOST, _ONE_IN = 2, 8  # lines of paths or ranks that a collector may have lost:
 _FEWEST = 2  # ranks that wait at the same point: a single one may be the only rank with a log
 _GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
 _LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
-_BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, events.NetDevices)
 
 
 @once
@@ -157,18 +156,13 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, wait.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
-    if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not shows_beginning(facts, comm):
+    is_whole = {begin.process for begin in comm.begins} <= find_begun(facts)
+    if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not is_whole:
         return False
     if actors_of(facts).homes.keys() >= set(wait.missing):
         return True
     unseen = comm.nranks - len(comm.started)
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
-
-
-def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Return whether the log has its beginning: a tail lacks the lines of ranks that started before the others."""
-    begun = {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
-    return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
 
 
 def _lags(facts: Facts, wait: Waiting) -> bool:

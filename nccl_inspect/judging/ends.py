@@ -602,3 +602,20 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
     ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
+
+
+_OF_A_HELPER = "torch/python-interrupted"
+
+
+@once
+def first_signal(facts: Facts) -> Evidence | None:
+    """Return the first line by which somebody ended the job, or processes of it; None where there is none."""
+    told = [*facts.with_role("forced-end"), *terminations(facts)]
+    ends = [notice for notice in since_start(facts, told) if not isinstance(notice.event, ProcessEnded)]
+    lines = [notice.evidence[0] for notice in ends if not is_of_helper(facts, notice)]
+    return next(iter(sort_by(lines, lambda line: line_seconds(line.text)) or lines), None)
+
+
+def is_of_helper(facts: Facts, notice: Notice) -> bool:
+    """Return whether the process that was interrupted is only a helper: the job continued."""
+    return notice.production == _OF_A_HELPER and (facts.is_over() or not is_last(facts, notice.evidence[0]))

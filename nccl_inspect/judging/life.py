@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from nccl_inspect.event.types import NcclTestResult, ProcessEnded
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -18,6 +19,14 @@ from nccl_inspect.model.statements.job_failure import shows_work
 
 _STILL = 12
 """Lines from a report to the end of the log, if those who wait were still waiting there."""
+_BEGINNING = (events.BootstrapInterface, events.CudaDriver, events.NcclVersion, events.NetDevices, events.OfiPlatform)
+"""What a process prints before it starts a communicator."""
+
+
+@once
+def find_begun(facts: Facts) -> set[Process]:
+    """Return the processes of which the log has the beginning: a tail of it lacks that."""
+    return {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
 
 
 def works_below(facts: Facts, notices: Iterable[Notice]) -> bool:
@@ -56,7 +65,7 @@ def revivals(facts: Facts) -> dict[str, int]:
         return {}
     signs, starts = last_signs(facts), sorted(_last_places(facts.with_role("restart")))
     found = {source: place for source, place in starts if signs.get(source, 0) > place}
-    ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
+    ends = facts.with_event(events.ProcessEnded, lambda event: not event.is_external)
     lost = [notice for notice in facts.job.notices if job_failure.reason(notice.event) == job_failure.NODE_FAILURE]
     failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends, *lost]
     failed = [*_last_places(failures), *(line.position for line in facts.job.raised)]
@@ -88,7 +97,7 @@ def successes(facts: Facts) -> dict[str, int]:
 def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
     shown = [line.position for line in facts.job.benchmarks if shows_work(line.text)]
-    stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
+    stated = [*facts.with_role("works"), *facts.with_event(events.NcclTestResult)]
     return dict(sorted([*shown, *_last_places(stated)]))
 
 

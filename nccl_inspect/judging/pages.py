@@ -693,7 +693,9 @@ class _Page:
             found["impact"] = Estimate(text["impact"], (*rates, *estimates))
         return self.rule.finding(
             text["summary"],
-            cause=". ".join((text["cause"], *fill_steps(says.get("also", ()), hit))),
+            cause=". ".join(
+                filter(None, (text["cause"], *fill_steps(map(remedies.look_up, says.get("also", ())), hit)))
+            ),
             fix=dict.fromkeys(fill_steps(steps(says), hit)),
             paths=hit.paths,
             open_paths=hit.open_paths,

@@ -106,7 +106,7 @@ def silence_of(facts: Facts) -> Silence:
     Survivors may also be silent while they wait. Local ranks named by helper threads, ranks named by proxies and the
     hosts to which connections were lost distinguish them.
     """
-    if facts.job.excerpt or watchdog.lacks_beginning(facts):
+    if facts.job.excerpt or watchdog.begins_late(facts):
         return Silence([], [])  # the last line of a process may have been left out
     echoes = echoes_of(facts)
     if not absent_ranks(facts) and (aborted := find_early_aborts(facts)):
@@ -164,7 +164,7 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
     early = {process for process, line in lines if is_early(process, line)}
-    early = set() if watchdog.lacks_beginning(facts) else early
+    early = set() if watchdog.begins_late(facts) else early
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.event.types import BootstrapInterface, CollectiveTimeout
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, global_ranks, once, precedes
+from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.statements import find_rank, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
@@ -197,7 +199,7 @@ def without_output(facts: Facts) -> set[int]:
 
 
 @once
-def lacks_beginning(facts: Facts) -> bool:
+def begins_late(facts: Facts) -> bool:
     """Return whether a log begins after the trouble did: then a line that is not there shows nothing.
 
     Communicators end that it never shows, or ranks end because of a time-out of which they told before, as others did.
@@ -209,7 +211,7 @@ def lacks_beginning(facts: Facts) -> bool:
     ended = [one for one in facts.notices("torch/process-terminating") if _TIMED_OUT in one.message]
     later = [*ended, *facts.with_role("after-timeout")]
     ranks = {rank for notice in later if (rank := find_rank(notice.message)) is not None}
-    shown = {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
+    shown = {rank for last in facts.job.last_lines if last.process in find_begun(facts) for rank in last.ranks}
     return not ranks <= told.union(shown, *(global_ranks(comm, comm.started) for comm in comms))
 
 
@@ -399,7 +401,7 @@ def waiting(facts: Facts) -> set[int]:
 
 
 def chain(facts: Facts, still: Standstill) -> str:
-    """Return who else waits because of it, in words; empty if nobody does, or for these ranks only."""
+    """Return who else waits because of it; empty if nobody does, or for these ranks only."""
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
@@ -413,7 +415,7 @@ def chain(facts: Facts, still: Standstill) -> str:
         for rank, comm in made.items()
         if rank not in culprits and still.culprits
     ]
-    return f"Because of that, {list_words(links, limit=3)}" if links else ""
+    return list_words(links, limit=3)
 
 
 def dumped_before(still: Standstill) -> float:
@@ -422,34 +424,6 @@ def dumped_before(still: Standstill) -> float:
     times = [when for part in still.culprits if (when := ages.write_time(part.dump))]
     early = called - min(times, default=called)
     return early if early > CLOCKS else 0
-
-
-def not_known(still: Standstill) -> str:
-    """Return the ranks whose part in the call the dumps leave open, and why; empty if there are none."""
-    parts = [
-        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not in the input" if still.silent else "",
-        f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
-        f"{'it' if len(still.older) == 1 else 'them'}"
-        if still.older
-        else "",
-        f"{ranks_word(still.overwritten)} may have called it: the ring buffer of the recorder no longer has the calls "
-        "of this group"
-        if still.overwritten
-        else "",
-    ]
-    if early := dumped_before(still):
-        parts.append(f"the dump of {ranks_word(ranks_of(still.culprits))} was written {early:.0f} s before that call")
-    return "; ".join(filter(None, parts))
-
-
-def fixes_of_dumps(still: Standstill) -> Iterator[str]:
-    """Steps that make the dumps more complete."""
-    if still.silent:
-        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
-    if still.older or dumped_before(still):
-        yield "Collect dumps of all ranks from the same moment: PyTorch writes them together at a time-out."
-    if still.overwritten:
-        yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
 
 
 def who_waits(ranks: Collection[int]) -> str:
@@ -469,7 +443,7 @@ def ranks_of(parts: Iterable[Part]) -> set[int]:
 
 def work(call: Call | None, group: Group, seq: int) -> str:
     """Return a call in words: ``all_reduce (work 6 of group TP)``."""
-    number = f"work {seq} of group {group.label}"
+    number = f"work {seq}" + (f" of group {group.label}" if group.label else "")
     return f"{operation(call.operation)} ({number})" if call and call.operation else number
 
 
@@ -494,6 +468,20 @@ def list_frames(parts: Sequence[Part]) -> str:
     """Return where the program made these calls, with the ranks; empty if the dumps have no stacks."""
     made = group_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
     return list_words([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+
+
+def links_of(ring: Standstill) -> list[str]:
+    """Return who waits for whom in a ring of ranks."""
+    parts = [part for part in ring.culprits if part.call]
+    return [
+        f"rank {part.rank} waits for rank {after.rank} in {_operation_of(part)} of group {part.label}"
+        for part, after in pairwise([*parts, *parts[:1]])
+    ]
+
+
+def _operation_of(part: Part) -> str:
+    assert part.call
+    return operation(part.call.operation) or f"work {part.call.seq}"
 
 
 def lines(parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:

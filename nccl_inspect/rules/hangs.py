@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
@@ -16,13 +15,15 @@ from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.evidence.ras import answers, make_hit, who
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.machine_type import gpu_names
+from nccl_inspect.judging.progress import table_of
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
 from nccl_inspect.judging.watchdog import Wait
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
 
@@ -44,7 +45,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         if is_here or facts.paths_of(comm):
             continue  # they have lines, in other communicators
         pids = mute if len(mute) == len(absent) else []
-        is_whole = len(comm.hosts) > 1 and at_end.shows_beginning(facts, comm)
+        is_whole = len(comm.hosts) > 1 and {begin.process for begin in comm.begins} <= find_begun(facts)
         named: dict[str, object] = {"absent": absent, "size": comm.nranks, "one": len(absent) == 1}
         if not (facts.job.ended_by and (is_whole or pids)) and not at_end.is_stuck(facts):
             yield Hit(named=named | {"question": True})
@@ -237,9 +238,6 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         yield Hit([], named, global_ranks(comm, range(comm.nranks)), comm.hosts, lines)
 
 
-_SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
-"""Operations for which every rank must pass the same number of elements."""
-_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")  # operations whose names may differ between ranks, or mean nothing
 _FINGERPRINT = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
@@ -249,42 +247,42 @@ _FINGERPRINT = compile_later(
 
 def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
-    if standstills := watchdog.standstills(facts, DIFFERENT):
-        for standstill in standstills:
-            parts, label = [*standstill.culprits, *standstill.waiting], standstill.group.label
-            outliers = watchdog.ranks_of(standstill.culprits) if standstill.waiting else set()
-            known = {"recorded": f"work {standstill.seq} of group {label}", "calls": watchdog.by_call(parts)}
-            known |= {"places": watchdog.list_frames(parts), "peers": label if standstill.peers else ""}
-            ranks = outliers or watchdog.ranks_of(parts)
-            usual = {"outliers": outliers, "usual": watchdog.ranks_of(standstill.waiting)}
-            yield Hit([], {**known, **usual}, ranks, evidence=_lines_of_both(standstill))
+    recorded = watchdog.standstills(facts, DIFFERENT)
+    for still in recorded:
+        yield _differ(still, watchdog.ranks_of([*still.culprits, *still.waiting]), _lines_of_both(still))
+    if recorded:
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
-    mismatched = _find_mismatches(watchdog.waits(facts))
-    if not (sizes or stated or mismatched):
+    table = table_of(facts)
+    if not (sizes or stated):
+        for still in table.different[:1]:
+            is_sure = still.group.name and len(still.culprits) != len(still.waiting)
+            sure = "certain" if is_sure else "likely"
+            yield _differ(still, set(still.pending), table.lines_of(still)).with_fields(confidence=sure)
         return
     notices = [*stated, *sizes]
-    ranks = ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None}
+    ranks = ranks_in(notices)
     ranks |= {int(match[1]) for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
     numbers, made = _pytorch_calls(notices)
-    if mismatched:
-        sizes_of = ("" if one.numel is None else f" of {one.numel} elements" for one in mismatched)
-        made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
-    outliers, calls = _find_outlier(made), _by_call(made)
-    if mismatched:
-        group = mismatched[0].group
-        calls = f"work {mismatched[0].seq}{'' if group is None else f' of process group {group}'} is {calls}"
-    elif calls and len(numbers) == 1 and None not in numbers:
+    calls = "; ".join(f"{call} on {ranks_word(some)}" for call, some in sorted(made.items()))
+    if calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
-    one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
-    is_certain = bool(stated or any(wait.group is not None for wait in mismatched))
     told = {name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")}
     told |= {"calls": calls, "stated": "" if calls else notices[0].message.partition(". If you believe")[0]}
-    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not (stated or mismatched)}
-    lines = [*one_of_each.values()] or check.first_evidence(notices)
-    sure = "certain" if is_certain else "likely"
-    yield Hit([], named, outliers or ranks, hosts_in(notices), lines, confidence=sure)
+    outliers = _find_outlier(made)
+    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not stated}
+    sure = "certain" if stated else "likely"
+    yield Hit([], named, outliers or ranks, hosts_in(notices), check.first_evidence(notices), confidence=sure)
+
+
+def _differ(still: Standstill, ranks: set[int], lines: list[Evidence]) -> Hit:
+    """Return ranks that made different calls under one number."""
+    parts, outliers = [*still.culprits, *still.waiting], watchdog.ranks_of(still.culprits) if still.waiting else set()
+    known = {"recorded": watchdog.work(None, still.group, still.seq), "calls": watchdog.by_call(parts)}
+    known |= {"places": watchdog.list_frames(parts), "peers": still.group.label if still.peers else ""}
+    usual = {"outliers": outliers, "usual": watchdog.ranks_of(still.waiting)}
+    return Hit([], {**known, **usual}, outliers or ranks, evidence=lines)
 
 
 def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
@@ -293,48 +291,19 @@ def _lines_of_both(still: Standstill, most: int = 2) -> list[Evidence]:
     return [*culprits, *watchdog.lines(still.waiting, 2)]
 
 
-def _find_mismatches(pending: list[Wait]) -> list[Wait]:
-    """Return the waits of one group for one work number, but in different calls."""
-    joint = [wait for wait in pending if wait.operation not in _PAIRWISE]
-    named = [wait for wait in joint if wait.group is not None]
-    for same in group_values(((wait.group, wait.seq), wait) for wait in named).values():
-        calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
-        if len(calls) > 1 and len({(wait.rank, wait.member) for wait in same}) > 1:
-            return same
-    # Groups without a name: all ranks are at one number, and one of them is in another operation than the rest.
-    numbers = {wait.seq for wait in joint}
-    is_one = not named and len(numbers) == 1 and min(numbers) >= 0
-    return joint if is_one and _find_outlier((wait.operation, wait.rank) for wait in joint) else []
-
-
-def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
-    """Return the numbers of the calls that differ according to PyTorch, and the call of each rank."""
+def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], dict[str, set[int]]]:
+    """Return the numbers of the calls that differ according to PyTorch, and each call with its ranks."""
     fingerprints = {match.groups() for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
-    numbers = {number for _, number, _, _ in fingerprints}
-    if len({operation for _, _, operation, _ in fingerprints}) > 1:
-        return numbers, [(operation, int(rank)) for rank, _, operation, _ in fingerprints]
-    if len({shape for *_, shape in fingerprints}) > 1:
-        return numbers, [(f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in fingerprints]
-    return numbers, []
+    by_operation = group_sets((operation, int(rank)) for rank, _, operation, _ in fingerprints)
+    by_shape = group_sets((f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in fingerprints)
+    made = next((calls for calls in (by_operation, by_shape) if len(calls) > 1), {})
+    return {number for _, number, _, _ in fingerprints}, made
 
 
-def _find_outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
+def _find_outlier(by_call: Mapping[str, set[int]]) -> set[int]:
     """Return the only rank whose call differs from that of two or more others; of two ranks, either may be wrong."""
-    by_call: dict[str, set[int]] = {}
-    for call, rank in calls:
-        if rank is None:
-            return set()
-        by_call.setdefault(call, set()).add(rank)
     few, *others = sorted(by_call.values(), key=len) or [set()]
     return few if len(others) == 1 and len(few) == 1 < len(others[0]) else set()
-
-
-def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
-    by_call: dict[str, set[int]] = {}
-    for call, rank in calls:
-        by_call.setdefault(call, set()).update(() if rank is None else (rank,))
-    words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
-    return "; ".join(f"{call} on {who}" for call, who in sorted(words))
 
 
 def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
@@ -346,30 +315,33 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
         call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
         missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
-        ring, not_known = [part for part in still.culprits if part.call], watchdog.not_known(still)
+        early = watchdog.dumped_before(still)
         yield Hit(
             named={
                 "culprits": culprits,
                 "waiting": waiting,
                 "missing": missing,
                 "one": len(missing) == 1,
-                "silent": still.silent,
+                "silent": set(still.silent),
                 "call": watchdog.work(call, still.group, still.seq),
                 "operation": still.operation,
                 "group": still.group.label,
                 "pair": call and call.is_p2p,
                 "partly": still.kind == PARTLY,
                 "last": "; ".join(map(_last_call, still.culprits[:3])),
-                "open": not_known,
-                "more": ". ".join(filter(None, (not_known, watchdog.chain(facts, still)))),
-                "place": min((part.call.frame for part in ring if part.call and part.call.frame), default=""),
+                "older": set(still.older),
+                "one older": len(still.older) == 1,
+                "overwritten": set(still.overwritten),
+                "early": f"{early:.0f} s" if early else "",
+                "stale": still.older or early,
+                "chain": watchdog.chain(facts, still),
+                "place": min((part.call.frame for part in still.culprits if part.call and part.call.frame), default=""),
                 "places": watchdog.list_frames(still.culprits),
                 "waiting_at": watchdog.list_frames(still.waiting),
-                "dumps": list(watchdog.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "waits": [_describe_wait(part, after) for part, after in pairwise([*ring, *ring[:1]])],
+                "waits": watchdog.links_of(still),
                 "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
             ranks=set(still.odd) or missing,
@@ -378,11 +350,6 @@ def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
             else _lines_of_both(still, 3 if is_stuck else 2),
             confidence=watchdog.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
-
-
-def _describe_wait(part: Part, after: Part) -> str:
-    operation = watchdog.operation(part.call.operation) if part.call else ""
-    return f"rank {part.rank} waits for rank {after.rank} in {operation} of group {part.label}"
 
 
 def _last_call(part: Part) -> str:
@@ -426,14 +393,14 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
     late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
-    behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
+    behind = ras.ranks_among(facts, late)
     lagging = _select_mismatches(differing[-1], late)
     if not lagging:
         return  # the dumps show that these wait for others
     # They may wait for ranks in communicators in which all counts are equal: then one of these is at fault.
     pids = [member.pid for member in late if member.pid and not proved]
     beside = [other for pid in pids for other in whole.ranks_in_step(pid)]
-    in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
+    in_step = ras.ranks_among(facts, beside) - behind - held
     is_waiting = bool(behind) and not proved and behind <= watchdog.waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
     counts, answer = [_counts(mismatch, ranks) for mismatch in lagging], differing[-1]
@@ -469,13 +436,10 @@ def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
 
 
 def process_unresponsive(facts: Facts) -> Iterator[Hit]:
-    """Find the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
-    lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
-    if facts.is_over() or not lost:
+    """Find the processes that RAS lists as missing or dead."""
+    if not (newest := ras.find_lost(facts)):
         return
-    known = actors_of(facts).ranks_by_pid
-    newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
-    ranks = {known[pid] for pid in newest if pid in known}
+    known, ranks = actors_of(facts).ranks_by_pid, ras.ranks_among(facts, (entry for _, entry in newest.values()))
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
     places = [f"pid {pid} on {entry.host}" for pid, (_, entry) in newest.items()]
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices, OfiPlatform
+from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging import at_end, life
 from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
@@ -107,7 +107,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             first = absent[0]
             named = {"absent": absent, "one": first.id, "seen": len(first.started), "nranks": first.nranks}
             yield Hit(named=named)
-    elif is_info and not any(comm.announced for comm in job.communicators) and not _shows_beginning(facts):
+    elif is_info and not any(comm.announced for comm in job.communicators) and not life.find_begun(facts):
         pods = [one.process.apart for one in job.last_lines if "/" in one.process.apart]
         pod = pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>"
         begin = sorted(filter(None, last), key=lambda line: line.position)[:1]
@@ -122,11 +122,6 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}", "open": not came_up})
         else:
             yield Hit(named={"end": at_end.list_possible_ends(facts)})
-
-
-def _shows_beginning(facts: Facts) -> bool:
-    begins = BootstrapInterface | CudaDriver | NcclVersion | NetDevices | OfiPlatform
-    return any(isinstance(one.event, begins) for one in facts.job.notices)
 
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:

@@ -19,7 +19,7 @@ from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
 from nccl_inspect.judging.silence import Silence
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
-from nccl_inspect.judging.watchdog import lacks_beginning, statuses, waits, without_output
+from nccl_inspect.judging.watchdog import begins_late, statuses, waits, without_output
 from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
@@ -161,7 +161,7 @@ _MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGK
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that ended on their own, as reported by launchers, shells or themselves."""
-    is_cut_off = lacks_beginning(facts)
+    is_cut_off = begins_late(facts)
     if is_cut_off:  # who gave up waiting aborts; anybody else may be whom they waited for
         departed = [end for end in departed if end.code != -signal.SIGABRT] or departed
     departed, unordered = ends.sort_by_time([end for end in departed if end.echo is None] or departed)

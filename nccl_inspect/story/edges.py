@@ -17,6 +17,7 @@ from itertools import chain
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.engine import rules_by_name
+from nccl_inspect.judging.progress import Lag
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -120,17 +121,13 @@ class Incident(Slotted):
         return (self.time or 0.0, self.line.source if self.line else "", self.line.order if self.line else 0)
 
 
-def blame(
-    kind: str,
-    who: Iterable[Actor],
-    text: str,
-    line: Evidence | None,
-    confidence: str = "likely",
-    layer: Layer = Layer.PROGRAM,
-) -> Incident:
+def blame(lag: Lag) -> Incident:
     """Return the incident of actors for which others wait."""
-    peers = frozenset(who)
-    return Incident(kind, layer, frozenset(), line, text, peers=peers, is_report=True, confidence=confidence)
+    sure, teller = lag.confidence, lag.teller
+    nobody = frozenset[Actor]()
+    return Incident(
+        lag.kind, lag.layer, nobody, lag.line, lag.words, lag.who, is_report=True, confidence=sure, teller=teller
+    )
 
 
 def before(one: Incident, other: Incident) -> bool | None:

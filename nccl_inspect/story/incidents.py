@@ -14,7 +14,7 @@ from nccl_inspect.judging.actors import Actor, Actors
 from nccl_inspect.judging.ends import (
     LOST,
     find_kills_of_all,
-    is_last,
+    is_of_helper,
     process_ends,
     since_start,
     terminations,
@@ -49,7 +49,6 @@ _KINDS = {
 """What happened, by layers, where no rule says more."""
 HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
-_OF_NOBODY = "torch/python-interrupted"
 _GIVES_UP = "torch/process-terminating"
 _AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
 _REMOTE = compile_later(
@@ -328,8 +327,8 @@ class Collector:
         failed_on = {report_of(notice).node for notice in own}  # a launcher ends the others of its node for that
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
-            if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
-                continue  # of a helper: the job went on
+            if is_of_helper(self.facts, notice):
+                continue
             if report_of(notice).ended_pid in signalled:
                 continue  # its launcher said before that it ended it
             agent = _AGENT.search(line.text)

@@ -12,6 +12,7 @@ from nccl_inspect.judging.actors import Actor, Actors, actors_of, name_of, ranks
 from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.progress import Lag, table_of
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.silence import silence_of, sources_in_blocks
 from nccl_inspect.model.evidence import Evidence, positions_in
@@ -19,7 +20,6 @@ from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
 from nccl_inspect.story.edges import COMPARED, TWO_SIDED, Edges, Incident, Order, are_together, before, blame, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
-from nccl_inspect.story.progress import Table
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
@@ -238,8 +238,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         process = actors.find_process(min(incident.actors, key=str)) if incident.actors else None
         if incident.line and incident.line.source in blocks:
             incident.block = process.host if process else f"line {incident.line.order}"
-    end = first_of(incident for incident in incidents if incident.is_signal)
-    incidents += Table(facts, actors, end).incidents()
+    incidents += map(blame, table_of(facts).find_lags())
     # Where nothing ended, waits or was lost, the job survived all that is not fatal.
     is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
     fatal = (finding for finding in joined if finding.fatal and finding.confidence != _CONFIDENCES[-1])
@@ -318,9 +317,8 @@ def _take_finding(edges: Edges, actors: Actors, findings: Iterable[Finding]) -> 
         is_about = not roots or (kind in _OF_CALLS and bool(finding.ranks))
         if is_about and finding.fatal and finding.confidence != _CONFIDENCES[-1]:
             who = finding.ranks if roots or actors.world is not None else ()  # else they may be ranks of a communicator
-            told = blame(kind, who, finding.summary, next(iter(finding.evidence), None), finding.confidence)
-            told.teller = finding.rule
-            return told
+            line = next(iter(finding.evidence), None)
+            return blame(Lag(kind, frozenset(who), finding.summary, line, finding.confidence, teller=finding.rule))
     return None
 
 

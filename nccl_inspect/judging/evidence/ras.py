@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import watchdog
+from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts, cite_line
 from nccl_inspect.judging.remedies import look_up
@@ -16,12 +17,27 @@ from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.ras import Answer, Member
+    from nccl_inspect.artifacts.ras import Answer, Lost, Member
 
 
 def answers(facts: Facts) -> list[Answer]:
     """Return all answers, in the order of the files."""
     return contents_of(facts.job.artifacts, "ras")
+
+
+def find_lost(facts: Facts) -> dict[int, tuple[str, Lost]]:
+    """Return the processes that RAS lists as missing or dead, by pid, each with the newest answer that does.
+
+    None are lost where all left in order.
+    """
+    lost = ((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
+    return {} if facts.is_over() else {pid: found for pid, found in lost if pid}
+
+
+def ranks_among(facts: Facts, members: Iterable[Member | Lost]) -> set[int]:
+    """Return the ranks of the job that these are, as far as their processes show it."""
+    ranks = actors_of(facts).ranks_by_pid
+    return {ranks[member.pid] for member in members if member.pid in ranks}
 
 
 def who(member: Member, ranks: Mapping[int, int]) -> str:
