@@ -56,8 +56,11 @@ _KINDS = {
     PARTLY: "call-unfinished",
     UNFINISHED: "call-unfinished",
 }
-_ALL_CAME = 1 << 40
-"""The order of a call that all ranks of its group made, by the lines: one that lacks ranks comes before it."""
+_ALL_CAME = 1 << 62
+"""The order of a call that all ranks of its group made, as far as the log has their output: behind all places.
+
+One that lacks ranks comes before it.
+"""
 _REPORTING = 2.0
 """Seconds within which the watchdogs of all ranks report a time-out."""
 _HEARING = 15.0
@@ -170,8 +173,9 @@ class Table:
                     numbers[rank] = [(one.completed + 1, None)]
             came = group_sets((seq, rank) for rank, some in numbers.items() for seq, _ in some)
             orders = {wait.seq: wait.notice.place for wait in reversed(waiting)}
-            orders |= {seq: _ALL_CAME for seq, ranks in came.items() if ranks.issuperset(members)}
-            for rank in sorted(self.actors.printing.intersection(members) - self._dumps.keys()):
+            seen = self.actors.printing.intersection(members)
+            orders |= {seq: _ALL_CAME for seq, ranks in came.items() if ranks.issuperset(seen)}
+            for rank in sorted(seen - self._dumps.keys()):
                 row = rows.setdefault(rank, Dump(rank=rank))
                 own, status = numbers.get(rank, []), said.get(rank)
                 over = min([seq for seq, _ in own] or [status.completed + 1 if status else -1])
