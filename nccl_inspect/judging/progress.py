@@ -154,7 +154,7 @@ class Table:
         for one in statuses(self.facts):
             if one.group is None or one.rank is None or one.enqueued is None or (one.group, one.rank) in came_late:
                 continue
-            if self._is_in_time(one.notice.evidence[0]):
+            if self._is_in_time(one.notice.evidence[0]) and not self._follows_wait(one):
                 last.setdefault((one.group, one.rank), one)
         rows: dict[int, Dump] = {}
         shown = group_sets([*last, *((name, wait.rank) for name, some in by_group.items() for wait in some)])
@@ -186,6 +186,17 @@ class Table:
                 enqueued = -1 if status is None or status.enqueued is None else status.enqueued
                 row.enqueued[group.name] = max([enqueued, *(seq for seq, wait in own if wait)])
         return rows
+
+    def _follows_wait(self, status: Status) -> bool:
+        """Return whether a rank reports a call long after it timed out in another: it failed as others were ended."""
+        when = line_seconds(status.notice.evidence[0].text)
+        return status.is_in_call and when is not None and when > self._first_waits.get(status.rank, when) + _HEARING
+
+    @cached_property
+    def _first_waits(self) -> dict[int | None, float]:
+        """Return when each rank timed out first, in seconds."""
+        times = ((wait.rank, line_seconds(wait.notice.evidence[0].text)) for wait in reversed(self._waits))
+        return {rank: when for rank, when in times if when is not None}
 
     @cached_property
     def _collectives(self) -> dict[str, list[Wait]]:
@@ -338,7 +349,10 @@ class Table:
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
         group = still.group.name + (f"({still.group.desc})" if still.group.desc else "")
         named = {"done": done, "stuck": stuck, "number": str(still.seq), "process_group": group}
-        return self._tell_start(still, stuck | done, "FINISHED_BY_SOME", named)
+        # Who alone finished it gave it less than the others; of many on both sides nobody stands out.
+        who = done if len(done) == 1 and len(stuck) > 2 else stuck | done
+        is_of_all = len(who) == len(still.group.ranks or who) > 2
+        return self._tell_start(still, () if is_of_all else who, "FINISHED_BY_SOME", named)
 
     def _judge_pair(self) -> Lag | None:
         """Return who holds up those that wait to send or receive.
@@ -534,6 +548,9 @@ class Table:
         is_of_world = all("/default_pg/" in notice.message for notice in waits_for_id)
         if None in gave_up:
             return  # nobody knows whose words these are: it may be the idle ones that waited
+        if gave_up:  # a launcher ended the others of its node for that
+            told = self.facts.with_role("ends-worker")
+            idle -= {self.actors.actor_by_pid(value(notice, "pid")) for notice in told} - gave_up
         if first and idle == gave_up and is_of_world and len(most) + len(idle) == self.actors.world:
             is_in_time = len(idle) < len(most)  # rank 0 came in time for most
             named: dict[str, object] = {"first": name_of(first), "others": name_of(idle), "both": name_of(idle | first)}

@@ -19,6 +19,7 @@ from nccl_inspect.judging.life import find_begun
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.progress import table_of
 from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
+from nccl_inspect.judging.transfers import hosts_by_address
 from nccl_inspect.judging.watchdog import Wait
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import ages, usage
@@ -53,6 +54,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         named |= {"state": "" if facts.job.ended_by else at_end.describe(facts), "started": len(comm.started)}
         named |= {"phases": at_end.phases(facts, comm), "missing": at_end.where_missing(facts)}
         named |= {"pids": ", ".join(map(str, pids[:8])), "alone": len(comm.started) == 1}
+        named |= {"told": pids and facts.notices("torch/agent-signalled")}
         ranks, lines = global_ranks(comm, absent), [*at_end.evidence(facts), *facts.job.ended_by[:1]]
         yield Hit([], named, ranks, comm.hosts, lines, open_end=not facts.job.ended_by)
         return
@@ -271,7 +273,10 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     told = {name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")}
     told |= {"calls": calls, "stated": "" if calls else notices[0].message.partition(". If you believe")[0]}
     outliers = _find_outlier(made)
-    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not stated}
+    by_address = hosts_by_address(facts) if sizes else {}
+    peers = (str(value(notice, "peer")).partition("<")[0] for notice in sizes)
+    senders = {by_address[peer] for peer in peers if peer in by_address}
+    named: dict[str, object] = {**told, "outliers": outliers, "sizes": not stated, "senders": senders}
     sure = "certain" if stated else "likely"
     yield Hit([], named, outliers or ranks, hosts_in(notices), check.first_evidence(notices), confidence=sure)
 
