@@ -43,8 +43,8 @@ _PROGRAMS = """
     hostnamectl ib_write_bw ibstat ibv_devices ibv_devinfo ip journalctl kubectl last ldconfig ldd ls lsmod lspci make
     mlxfwmanager mlxfwreset mlxlink modprobe mpirun nc nccl-inspect nv-fabricmanager nvidia-container-cli
     nvidia-cuda-mps-control nvidia-imex-ctl nvidia-smi ncclras perfquery ping pip ps py-spy python rdma rocm-smi
-    rocminfo rping setpci sharp_hello show_gids sinfo sacct sbatch scontrol source srun ss stdbuf sudo sysctl systemctl torchrun ucx_info
-    ulimit head tail modinfo unset
+    rocminfo rping setpci sharp_hello show_gids sinfo sacct sbatch scontrol source srun ss stdbuf sudo sysctl
+    systemctl torchrun ucx_info ulimit head tail modinfo unset
 """
 _IN_PROSE = ("head", "make", "mpirun", "source", "srun")
 """Of these an option may be named in a sentence."""
