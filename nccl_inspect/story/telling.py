@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging import life
 from nccl_inspect.judging.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.judging.engine import list_rules, rules_by_name
 from nccl_inspect.judging.exceptions import absent_ranks
@@ -280,6 +281,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None  # of the progress table, or of the network: it names somebody
     if any(not (one.is_foreign or one.is_condition or one.lags) for one in edges.roots):
         return None
+    if life.successes(facts) and all(one.is_leaving for one in losses):
+        return None  # all leave below the success of the program, in whichever order
     first = min(losses, key=Order)
     said = [loss for loss in losses if loss.notice is None or loss.notice.production not in HELPERS]
     if first.layer == Layer.WAIT or not said:
