@@ -318,12 +318,13 @@ class _Chains:
     def __init__(self, calls: Sequence[Standstill], busy: Collection[int] = ()) -> None:
         self.calls, self._busy = calls, busy
         self._stands: dict[int, int] = {}  # the call in which each rank stands, or behind which
-        orders: dict[int, int] = {}
+        self.own: dict[int, Call] = {}
+        """Of each rank the call in which it stands."""
         for number, call in enumerate(calls):
             later = {rank: one for rank, one in call.over.items() if one}
             for rank, pending in {**later, **call.pending}.items():
-                if rank not in self._stands or pending.order < orders[rank]:
-                    self._stands[rank], orders[rank] = number, pending.order
+                if rank not in self._stands or pending.order < self.own[rank].order:
+                    self._stands[rank], self.own[rank] = number, pending
 
     def idle(self, number: int) -> list[int]:
         """Return the ranks that a call waits for and that wait for nobody; else those that are busy elsewhere."""
@@ -449,7 +450,7 @@ def _cycle(chains: _Chains, rows: _Rows) -> Iterator[Standstill]:
     """Yield ranks that wait for each other: each is followed by one for which it waits."""
     if not (ring := chains.ring()):
         return
-    calls = [(rank, chains.calls[number].pending[rank]) for rank, number in ring]
+    calls = [(rank, chains.own[rank]) for rank, _ in ring]
     first = chains.calls[ring[0][1]]
     others = {rank: call for _, number in ring for rank, call in chains.calls[number].pending.items()}
     members = {rank for rank, _ in ring}

@@ -171,7 +171,7 @@ def find_cause(code: int | None) -> str:
 
 
 def find_calls(facts: Facts, kind: str) -> list[Notice]:
-    """Return the failed calls of a ``launch``, a ``multicast``, a ``connect`` of no other rule, or ``unknown`` files.
+    """Return the failed calls of a ``launch``, of a ``connect`` no more specific rule covers, or of ``unknown`` files.
 
     Exceptions repeat failures without the file: where NCCL names none, those of PyTorch count.
     """
@@ -179,8 +179,7 @@ def find_calls(facts: Facts, kind: str) -> list[Notice]:
     if kind == "unknown":
         known = [one.notice for one in failed if one.file is None and (_is_cause(one.code) or knows(one.code, "means"))]
         return known or _find_pytorch_failures(facts)
-    is_wanted = {"launch": is_launch, "multicast": is_of_fabric, "connect": _is_of_connect}[kind]
-    return [one.notice for one in failed if is_wanted(one)]
+    return [one.notice for one in failed if (is_launch(one) if kind == "launch" else _is_of_connect(one))]
 
 
 def _is_cause(code: int | None) -> bool:

@@ -17,7 +17,7 @@ from nccl_inspect.model.paths.path import P2P_CLASSES, SIDES, End, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_sets, group_values
-from nccl_inspect.util.wording import list_words, read_range
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
@@ -241,11 +241,6 @@ class Facts:
             return kind.pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
 
-    def p2p_support(self, pairs: Selection | None) -> str:
-        """Return whether the hardware lets NCCL use P2P between some of these pairs: ``yes``, ``no`` or ``unknown``."""
-        known = {self.allows_p2p(kind) for kind in pairs.kinds} if pairs else {self.platform and self.platform.p2p}
-        return "yes" if True in known else "unknown" if None in known else "no"
-
 
 @once
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
@@ -300,13 +295,6 @@ def list_remaining(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     return set(facts.job.ranks_seen) - ranks_in(notices) - ended
 
 
-def list_neighbors(facts: Facts, notices: Iterable[Notice]) -> set[int]:
-    """Return the ranks in the log on the hosts of those that made one of these statements, which did not make it."""
-    own = ranks_in(notices)
-    beside = {rank for host in facts.job.hosts if not own.isdisjoint(host.ranks) for rank in host.ranks}
-    return beside.intersection(facts.job.ranks_seen) - own
-
-
 def shares_ranks(job: Job) -> bool:
     """Return whether several processes have the same rank, each in its own communicator."""
     return job.rank_space == "communicator" and job.processes > len(job.ranks_seen)
@@ -318,16 +306,12 @@ def ranks_in(notices: Iterable[Notice]) -> set[int]:
     return {rank for several in ranks for rank in several if rank is not None}
 
 
-_MOST_RANKS = 1 << 17  # more than a job has
-
-
 def ranks_concerned(facts: Facts, notices: Iterable[Notice], *fields: str) -> set[int]:
     """Return the ranks that statements are about: those that they name in these fields, else those that made them."""
     ranks: set[int] = set()
     for notice in notices:
-        texts = (str(value(notice, field)) for field in fields)  # one, or several: 1, 3-5
-        parts = (read_range(part) or () for text in texts for part in text.replace(" ", "").split(","))
-        named = [rank for part in parts for rank in part[:_MOST_RANKS]]
+        texts = (str(value(notice, field)) for field in fields)  # one, or several: 1, 3
+        named = [int(rank) for text in texts for rank in text.split(", ") if rank.isdecimal()]
         ranks |= members_named(facts, notice, named) or ranks_in([notice])
     return ranks
 

@@ -11,7 +11,7 @@ RESULT # INTRODUCTION`` precedes each. A line that begins with two blanks contin
   statement has a ``level`` and a ``production``. A number in front takes only the first ones, ``-1`` the last one.
 * ``beside``: what is added to these, if there is any; of settings and lines only what they show. ``NAME = …`` gives it
   a name. ``known: NAME = …`` is not shown.
-* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3-5``), or
+* ``ranks``: the fields in which these statements name the ranks that they are about, one or several (``1, 3``), or
   ``none``: these, or those that made them, are ``concerned``. ``hosts`` likewise.
 * ``explains``: errors that need no finding of their own, besides these statements.
 * ``each``: a finding for each ``about``, or for each ``production``, and not only for the first that finds something.
@@ -74,7 +74,6 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_with,
     lines_of,
-    list_neighbors,
     list_remaining,
     ranks_concerned,
 )
@@ -98,14 +97,12 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "kinds": lambda _, hit: hit.paths and sorted({kind.pair_class for kind in hit.paths.kinds if kind.pair_class}),
     "against_nvlink": lambda facts, hit: hit.paths and impact.against_nvlink(hit.paths, facts.platform),
     "cost": lambda facts, _: impact.over_tcp(facts.platform),
-    "p2p_support": lambda facts, hit: facts.p2p_support(hit.paths),
     "machine": lambda facts, _: facts.platform and facts.platform.name,
     "AMD": lambda facts, _: facts.is_rccl(),
     "suspects": lambda facts, _: at_end.suspects(facts),
     "suspicion": lambda facts, _: at_end.suspicion(facts),
     "possible_ends": lambda facts, _: at_end.list_possible_ends(facts),
     "remaining": lambda facts, hit: list_remaining(facts, hit.notices),
-    "neighbors": lambda facts, hit: list_neighbors(facts, hit.notices),
     "pid_of_rank": lambda facts, hit: kernel_log.names_rank(facts, hit.notices),
     "variables": lambda _, hit: " ".join(
         dict.fromkeys(name for notice in hit.notices for name in _VARIABLE.findall(notice.message))
@@ -113,12 +110,10 @@ DERIVED: dict[str, Callable[[Facts, Hit], object]] = {
     "efa_code": lambda _, hit: transfers.efa_code(hit.notices[0]) if hit.notices else None,
 }
 """What names stand for, where a function gives no value for them: the ``words`` for paths and their rate (``net``), the
-``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the ``p2p_support`` of the
-hardware between these pairs, the type of the ``machine``, whether its GPUs are of ``AMD``, the ``suspects``
-(differences between ranks, the first one for a ``suspicion``), the ``possible_ends`` of a log that ends in the middle,
-the ``remaining`` ranks that did not end, the ``neighbors`` on the hosts of those who made the statements, whether a
-line of a kernel has the ``pid_of_rank`` of the job, the ``variables`` of NCCL in messages, and the code of a failed
-transfer over EFA.
+``kinds`` of their pairs and how slow they are ``against_nvlink``, the ``cost`` of TCP, the type of the ``machine``,
+whether its GPUs are of ``AMD``, the ``suspects`` (differences between ranks, the first one for a ``suspicion``), the
+``possible_ends`` of a log that ends in the middle, the ``remaining`` ranks that did not end, whether a line of a kernel
+has the ``pid_of_rank`` of the job, the ``variables`` of NCCL in messages, and the code of a failed transfer over EFA.
 """
 
 
@@ -195,9 +190,6 @@ CONDITIONS: dict[str, Condition] = {
     "single": lambda facts, *_: facts.has_no_pairs(),
     "google": lambda facts, *_: networks.google_plugin_works(facts),
     "still": lambda facts, notices, _: life.is_still(facts, notices),
-    "last": lambda facts, notices, _: (
-        not facts.job.going_on and any(ends.is_last(facts, line) for one in notices for line in one.evidence)
-    ),
     "worked": lambda facts, notices, _: life.works_below(facts, notices),
     "followed": lambda facts, notices, names: any(
         one.place < later.place for one in notices for later in facts.notices(*names)
@@ -245,8 +237,8 @@ Whether there are statements as behind ``about`` (``found``), errors of another 
 Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and whether that is
 of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether no other
 error is a warning (``alone``), or there is none (``sole``), one is of these productions (``with``), all are (``only``),
-or one is ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``; with
-that line: ``last``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+or one is ``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether
+one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:

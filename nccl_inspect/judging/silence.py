@@ -18,7 +18,7 @@ from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
@@ -125,7 +125,7 @@ def silence_of(facts: Facts) -> Silence:
         and all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
     ]
     hosts, named = _hosts_lost(facts, echoes), _named_ranks(facts)
-    partners = _common_partners(facts, echoes)
+    partners = _common_partners(facts)
     left = [last for last in silent if last.process in partners] or silent
     left = [last for last in left if not hosts or last.process.host in hosts]
     left = [last for last in left if named.intersection(last.ranks)] or left
@@ -150,7 +150,7 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     its host are; if these name no host, that it lost none itself and all who first lost one can have lost it.
     """
     echoes = echoes_of(facts)
-    partners = _common_partners(facts, echoes)
+    partners = _common_partners(facts)
     lost, of_host, blocks = _hosts_lost(facts, echoes), _first_lines(echoes), sources_in_blocks(facts)
     of_source = first_of_each(line for notice in echoes for line in notice.evidence)
 
@@ -169,26 +169,31 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
 
 
-def _common_partners(facts: Facts, echoes: list[Notice]) -> set[Process]:
+@once
+def _common_partners(facts: Facts) -> set[Process]:
     """Return the processes that share a communicator with each one that lost a connection first.
 
-    Without those that lost one themselves, or timed out. The first ones are those of the earliest second; what comes
-    later may follow from these.
+    They lost none themselves, and did not time out. The first ones are those of the earliest second; what comes later
+    may follow from these.
     """
     lost = [
         (line_seconds(line.text), process)
-        for notice in echoes
+        for notice in echoes_of(facts)
         for process, line in zip(notice.processes, notice.lines, strict=False)
     ]
     known = [when for when, _ in lost if when is not None]
     if not known:
         return set()
     first = {process for when, process in lost if when is not None and when < int(min(known)) + 1}
-    members = [{begin.process for begin in comm.begins} for comm in facts.job.communicators]
-    partners = [set[Process]().union(*(some for some in members if process in some)) for process in first]
+    comms_of = group_sets((begin.process, comm.id) for comm in facts.job.communicators for begin in comm.begins)
+    members = {comm.id: {begin.process for begin in comm.begins} for comm in facts.job.communicators}
+    common: set[Process] | None = None
+    for comms in {frozenset(comms_of.get(process, ())) for process in first}:
+        partners = set[Process]().union(*(members[comm] for comm in comms))
+        common = partners if common is None else common & partners
     waited = watchdog.waiting_ranks(facts) | {wait.rank for wait in watchdog.waits(facts)}
-    common = set[Process].intersection(*partners) - {process for _, process in lost}
-    return {process for process in common if actors_of(facts).actor_by_process(process) not in waited}
+    gone = (common or set()) - {process for _, process in lost}
+    return {process for process in gone if actors_of(facts).actor_by_process(process) not in waited}
 
 
 def _find_early_leavers(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:

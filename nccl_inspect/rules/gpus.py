@@ -12,14 +12,14 @@ from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START
 from nccl_inspect.judging.ends import has_ended, is_proved
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_concerned, ranks_in
+from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, list_table, message_of
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import list_words, ranks_word
+from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
@@ -232,6 +232,29 @@ def _find_excess(notice: Notice) -> dict[str, object]:
     sizes = [float(size) * 1024.0 ** max(" KMGTPE".find(unit), 0) for size, unit in both]
     asked, whole = (f"{size} {unit}iB" for size, unit in both)
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
+
+
+_FAULT = compile_later(
+    r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
+    r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
+    r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
+)
+"""A fault or a difference between ranks, not a check that could not be made."""
+_DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
+
+
+def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
+    """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
+    results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
+    results = [notice for notice in results if value(notice, "status") != "OK"]
+    is_check = "nccl/diagnostics-result"
+    faults = [one for one in results if one.production != is_check or _FAULT.search(str(value(one, "text")))]
+    if faults:
+        words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
+        differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
+        parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
+        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[: 1 << 17])}
+        yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
 def nccl_too_old(facts: Facts) -> Iterator[Hit]:

@@ -9,7 +9,8 @@ from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, impact, networks
-from nccl_inspect.judging.check import Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import (
     ENDS,
     HOSTS,
@@ -18,6 +19,7 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     nics_used,
     once,
+    ranks_in,
 )
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -61,6 +63,23 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         yield found.with_fields(settings=levels, evidence=evidence_of_settings(levels), named={"limit": True})
     elif settings and not local and not facts.has_no_pairs() and not (facts.platform and facts.platform.p2p is False):
         yield Hit(settings=settings)
+
+
+def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
+    """Find a refusal that counts: a local pair does not use P2P that the hardware may support."""
+    refused, local = facts.with_event(P2pRefused), facts.paths("intra")
+    slow = local.where(lambda kind: kind.transport != "P2P")
+    if refused and (slow or not local) and not disabling_settings(facts):
+        allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
+        poor = all(can is False for can in allowed)
+        named = {
+            "refused": refused,
+            "poor": poor,
+            "doubtful": not slow or not (poor or any(allowed)),
+            "reasons": [getattr(notice.event, "reason", "") for notice in refused],
+        }
+        lines = [*first_evidence(refused[:3]), *slow.first_lines()[:2]]
+        yield Hit([], named, slow.ends() or ranks_in(refused), hosts_in(refused), lines, slow)
 
 
 _RCCL_WARNS = {
@@ -538,3 +557,24 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
+
+
+def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
+    """Find failed multicast calls: 2.27 and 2.28 continue without NVLS, other releases stop.
+
+    Also a log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc).
+    """
+    calls = [failure.notice for failure in cuda.failures(facts) if cuda.is_of_fabric(failure)]
+    failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
+    given_up = facts.notices("nccl/nvls-bind-given-up")
+    if notices := [*failed, *given_up]:
+        without = ranks_in(given_up)
+        beside = {rank for host in facts.job.hosts if without & {*host.ranks} for rank in host.ranks}
+        alone = set() if failed else beside.intersection(facts.job.ranks_seen) - without
+        full = {value(notice, "code") for notice in notices} == {cuda.OUT_OF_MEMORY}
+        first = notices[0].message.splitlines()[0]
+        yield Hit(notices, {"first_line": first, "out of memory": full, "alone": alone})
+    elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
+        bound = facts.notices("nccl/nvls-bind")
+        if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
+            yield Hit(last, {"open": True})
