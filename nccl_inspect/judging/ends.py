@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import sort_by
+from nccl_inspect.util.grouping import group_values, sort_by
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import expand, ranks_word
@@ -213,7 +213,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
 
     Without a label it names a rank of its group: one of the job if the key is that of PyTorch's first group, or if
     this rank of the job has started no communicator. An end with the code of an exception is that of the last one
-    above, if all above are of that kind and the rank has started no communicator.
+    since the report before, if all since then are of that kind and the rank has started no communicator.
     """
     for notice in filter(_is_unlabelled, facts.with_role("store-failed")):
         rank = value(notice, "rank")
@@ -223,10 +223,20 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     if end.code != EXCEPTION or not end.ranks or not set(end.ranks).isdisjoint(facts.job.ranks_seen):
         return None
     report = end.notice.evidence[0]
+    earlier = _orders_of_ends(facts).get(report.source, [])
+    last = max((order for order in earlier if order < report.order), default=0)  # what is above that led to it
     above = [one for one in exceptions.without_process(facts).get(report.source, []) if is_before(one.line, report)]
+    above = [one for one in above if one.line.order > last]
     raised = [one for one in above if one.is_loss_of_peer] or above
     is_of_store = all(one.is_loss_of_peer or (one.notice and "store-failed" in one.notice.roles) for one in above)
     return raised[-1] if raised and is_of_store else None
+
+
+@once
+def _orders_of_ends(facts: Facts) -> dict[str, list[int]]:
+    """Return the lines of each source that report ends of processes."""
+    lines = (line for notice in facts.with_event(ProcessEnded) for line in notice.evidence)
+    return group_values(line.position for line in lines)
 
 
 def _is_unlabelled(notice: Notice) -> bool:

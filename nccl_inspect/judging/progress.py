@@ -172,7 +172,7 @@ class Table:
                 if rank not in numbers and (one.enqueued or 0) > one.completed >= max(0, latest - 1):
                     numbers[rank] = [(one.completed + 1, None)]
             came = group_sets((seq, rank) for rank, some in numbers.items() for seq, _ in some)
-            orders = {wait.seq: wait.notice.place for wait in reversed(waiting)}
+            orders = {wait.seq: self._order_of(wait) for wait in reversed(waiting)}
             seen = self.actors.printing.intersection(members)
             orders |= {seq: _ALL_CAME for seq, ranks in came.items() if ranks.issuperset(seen)}
             for rank in sorted(seen - self._dumps.keys()):
@@ -180,12 +180,22 @@ class Table:
                 own, status = numbers.get(rank, []), said.get(rank)
                 over = min([seq for seq, _ in own] or [status.completed + 1 if status else -1])
                 calls = [_call(group.name, seq, orders.get(seq, 0), wait) for seq, wait in own]
-                calls += [_call(group.name, seq, state="completed") for seq in came if seq < over]
+                if came and min(came) < over:  # the first one in which somebody waits is the one that is compared
+                    calls.append(_call(group.name, min(came), state="completed"))
                 row.groups[group.name] = group
                 row.calls[group.name] = calls
                 enqueued = -1 if status is None or status.enqueued is None else status.enqueued
                 row.enqueued[group.name] = max([enqueued, *(seq for seq, wait in own if wait)])
         return rows
+
+    def _order_of(self, wait: Wait) -> int:
+        """Return the place of a time-out among all, by its time if all have one: lines of files have no order."""
+        when = line_seconds(wait.notice.evidence[0].text)
+        return wait.notice.place if when is None or not self._are_timed else int(when * 1e6)
+
+    @cached_property
+    def _are_timed(self) -> bool:
+        return all(line_seconds(wait.notice.evidence[0].text) is not None for wait in self._waits)
 
     def _follows_wait(self, status: Status) -> bool:
         """Return whether a rank reports a call long after it timed out in another: it failed as others were ended."""
@@ -349,8 +359,10 @@ class Table:
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
         group = still.group.name + (f"({still.group.desc})" if still.group.desc else "")
         named = {"done": done, "stuck": stuck, "number": str(still.seq), "process_group": group}
-        # Who alone finished it gave it less than the others; of many on both sides nobody stands out.
-        who = done if len(done) == 1 and len(stuck) > 2 else stuck | done
+        # Who alone finished a sum gave it less than the others; of many on both sides nobody stands out.
+        is_sum = {call.operation for call in still.pending.values()} == {"all_reduce"}
+        is_whole = len(stuck | done) == len(still.group.ranks)
+        who = done if is_sum and is_whole and len(done) == 1 and len(stuck) > 2 else stuck | done
         is_of_all = len(who) == len(still.group.ranks or who) > 2
         return self._tell_start(still, () if is_of_all else who, "FINISHED_BY_SOME", named)
 

@@ -163,6 +163,9 @@ def find_early_aborts(facts: Facts) -> list[LastLine]:
 
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
+    hosts = {process.host for process, _ in lines if process in partners}
+    if not hosts.issuperset(process.host for process in partners):
+        partners = set()  # a host of which all are silent may be gone as well; on the others a launcher ended the rest
     early = {process for process, line in lines if is_early(process, line)}
     early = set() if watchdog.begins_late(facts) else early
     found = [last for last in facts.job.last_lines if last.process in early]

@@ -26,7 +26,7 @@ from nccl_inspect.errors import NoInputError
 SOUND = ROOT / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
 READERS = (
     *("summarize", "paths", "hosts", "nics", "env", "ranks", "topology", "traffic", "events", "annotate"),
-    *("timings", "bandwidth"),
+    *("timings", "memory", "bandwidth"),
     *("anonymize --overwrite -o copies", "summarize --format junit", "diff", "check --policy policy.toml"),
     *("summarize --fail-on error", "diff --fail-on error"),
 )

@@ -75,3 +75,24 @@ def test_who_waits_in_a_later_call_of_a_group_is_no_cause_elsewhere() -> None:
     }
     stills = standstill.find_standstills(dump(rank, some, groups) for rank, some in calls.items())
     assert [(still.kind, [part.rank for part in still.culprits]) for still in stills] == [(artifacts.PARTLY, [0])]
+
+
+def test_ranks_that_are_ahead_of_each_other_in_two_groups_are_a_ring() -> None:
+    waits = [(1, "12(g2)", 9, "ALLREDUCE", 8), (1, "11(g1)", 8, "ALLREDUCE", 8)]
+    found = _judge([*waits, (3, "11(g1)", 9, "ALLREDUCE", 8), (3, "12(g2)", 8, "ALLREDUCE", 8)])["watchdog-timeout"]
+    assert found.ranks == [1, 3] and "wait for each other" in found.cause
+
+
+def test_who_alone_finished_a_sum_is_named_where_all_others_wait_in_it() -> None:
+    waits = [(rank, "0(default_pg)", 9 if rank else 10, "ALLREDUCE", 8) for rank in range(4)]
+    assert _judge(waits)["watchdog-timeout"].ranks == [0]
+    gathers = [(rank, "0(default_pg)", 9 if rank else 10, "_ALLGATHER_BASE", 8) for rank in range(4)]
+    assert "likely began with rank 0 " not in _judge(gathers)["watchdog-timeout"].summary + " "
+
+
+def test_what_a_rank_reports_long_after_its_time_out_is_no_wait() -> None:
+    waits = [(rank, "0(default_pg)", 9, "ALLREDUCE", 8) for rank in range(4)]
+    late = [*_lines([(1, "7(dp)", 3, "ALLREDUCE", 8)])][1].replace("10:53:05", "10:54:05")
+    log = "".join(f"{line}\n" for line in (*_lines(waits), late)).encode()
+    found = next(one for one in nccl_inspect.read(log).findings if one.rule == "watchdog-timeout")
+    assert "likely began" not in found.summary

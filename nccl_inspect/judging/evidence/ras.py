@@ -30,7 +30,7 @@ def find_lost(facts: Facts) -> dict[int, tuple[str, Lost]]:
 
     None are lost where all left in order.
     """
-    lost = ((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
+    lost = ((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost)
     return {} if facts.is_over() else {pid: found for pid, found in lost if pid}
 
 
