@@ -332,8 +332,8 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
     missing = _find_missing(errors, _labels(error for error in errors if error not in connecting))
     # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
     awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
-    if any(error.production == _BARRIER for error in errors):
-        ranks = set()
+    if any(error.production == _BARRIER for error in errors) or all(_GROUP.search(error.message) for error in errors):
+        ranks = set()  # they wait for others, whom nobody names
     named = {
         "missing": missing,
         "begun": begins,
