@@ -43,8 +43,10 @@ class Folders:
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
         self._roots = [Path(os.path.realpath(name)) for name in roots]
         for name, root in zip(roots, self._roots, strict=True):
-            if not root.is_dir():
-                raise NcclInspectError(f"--root {name}: not a folder", "name a folder that can be read")
+            try:
+                os.scandir(root).close()
+            except OSError as error:
+                raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 

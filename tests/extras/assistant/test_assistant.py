@@ -317,7 +317,7 @@ def test_what_cannot_be_read_is_an_error_of_one_line(inside: Path) -> None:
     assert "\n" not in problem(call(inside, "summarize", logs=["a\nb"]))
     for tool, more, says in (
         ("summarize", {"topology": ["missing.txt"]}, "no such file"),
-        ("summarize", {"topology": ["sub"]}, "not a plain file"),
+        ("summarize", {"topology": ["sub"]}, "Is a directory"),
         ("check", {"policy": "missing.toml"}, "no such file"),
     ):
         assert says in problem(call(inside, tool, logs="sub/job.log", **more)), more
