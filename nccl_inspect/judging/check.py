@@ -102,6 +102,7 @@ def tell_account(_: Facts, account: Account) -> Hit:
         named={
             "account": account.sentence,
             "effects": account.effects,
+            "blamed": account.who,
             "who": account.who or "every rank",
             "partial": account.is_partial,
         },

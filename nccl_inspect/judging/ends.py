@@ -37,8 +37,10 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3  # lines that launchers and schedulers may print after the last one of a program
 _SELECTED = "launchers/ray-memory-selected"
-_FIRST_GROUP = "keys: /default_pg/0//cuda//"
-"""PyTorch's words for a key of the group of all ranks."""
+ID_OF_ALL = " /default_pg/0//cuda//0"
+"""PyTorch's key under which rank 0 writes the id of the communicator of all ranks."""
+INTERRUPTED = "torch/python-interrupted"
+"""An interrupt of a process that the line does not name."""
 
 
 class ProcessEnd(Frozen):
@@ -217,7 +219,7 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     """
     for notice in filter(_is_unlabelled, facts.with_role("store-failed")):
         rank = value(notice, "rank")
-        is_of_job = _FIRST_GROUP in notice.message or rank not in facts.job.ranks_seen
+        is_of_job = ID_OF_ALL in notice.message or rank not in facts.job.ranks_seen
         if is_of_job and rank in end.ranks and precedes(notice, end.notice):
             return RaisedException(notice.message, notice.evidence[0], notice)
     if end.code != EXCEPTION or not end.ranks or not set(end.ranks).isdisjoint(facts.job.ranks_seen):
@@ -614,9 +616,6 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
 
 
-_OF_A_HELPER = "torch/python-interrupted"
-
-
 @once
 def first_signal(facts: Facts) -> Evidence | None:
     """Return the first line by which somebody ended the job, or processes of it; None where there is none."""
@@ -628,4 +627,4 @@ def first_signal(facts: Facts) -> Evidence | None:
 
 def is_of_helper(facts: Facts, notice: Notice) -> bool:
     """Return whether the process that was interrupted is only a helper: the job continued."""
-    return notice.production == _OF_A_HELPER and (facts.is_over() or not is_last(facts, notice.evidence[0]))
+    return notice.production == INTERRUPTED and (facts.is_over() or not is_last(facts, notice.evidence[0]))

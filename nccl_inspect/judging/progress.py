@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end
-from nccl_inspect.judging import watchdog as words
+from nccl_inspect.judging import at_end, watchdog
 from nccl_inspect.judging.actors import Actor, actors_of, name_of, ranks_among
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.ends import first_signal
@@ -114,7 +113,7 @@ class Table:
         in_time = [wait for wait in waits(facts) if self._is_in_time(wait.notice.evidence[0])]
         self._late = latecomers(in_time)
         self._waits = [wait for wait in in_time if wait not in self._late]
-        self._dumps = {dump.rank: dump for dump in words.dumps_of(facts) if dump.rank is not None}
+        self._dumps = {dump.rank: dump for dump in watchdog.dumps_of(facts) if dump.rank is not None}
 
     def find_lags(self) -> Iterator[Lag]:
         """Yield who holds the others up: by calls, by counts of RAS, and by stages."""
@@ -149,15 +148,15 @@ class Table:
         from nccl_inspect.artifacts.flight_recorder import Dump
 
         by_group = self._collectives
-        last: dict[tuple[str, int], Status] = {}
+        reports: dict[tuple[str, int], Status] = {}  # the first of each rank
         came_late = {(wait.group, wait.rank) for wait in self._late}
         for one in statuses(self.facts):
             if one.group is None or one.rank is None or one.enqueued is None or (one.group, one.rank) in came_late:
                 continue
             if self._is_in_time(one.notice.evidence[0]) and not self._follows_wait(one):
-                last.setdefault((one.group, one.rank), one)
+                reports.setdefault((one.group, one.rank), one)
         rows: dict[int, Dump] = {}
-        shown = group_sets([*last, *((name, wait.rank) for name, some in by_group.items() for wait in some)])
+        shown = group_sets([*reports, *((name, wait.rank) for name, some in by_group.items() for wait in some)])
         for name, group in self._groups(shown):
             members = set(group.ranks) or {rank for rank in shown[name] if rank is not None}
             waiting = by_group.get(name, [])
@@ -167,7 +166,7 @@ class Table:
             for wait in waiting:
                 numbers.setdefault(wait.rank, []).append((wait.seq, wait))
             latest = max((wait.seq for wait in waiting), default=-1)
-            said = {rank: last[name, rank] for rank in members if (name, rank) in last}
+            said = {rank: reports[name, rank] for rank in members if (name, rank) in reports}
             for rank, one in said.items():  # it is in a call; where others wait in a later one it came further
                 if rank not in numbers and (one.enqueued or 0) > one.completed >= max(0, latest - 1):
                     numbers[rank] = [(one.completed + 1, None)]
@@ -200,13 +199,15 @@ class Table:
     def _follows_wait(self, status: Status) -> bool:
         """Return whether a rank reports a call long after it timed out in another: it failed as others were ended."""
         when = line_seconds(status.notice.evidence[0].text)
-        return status.is_in_call and when is not None and when > self._first_waits.get(status.rank, when) + _HEARING
+        first = self._first_waits.get(status.rank) if status.rank is not None and status.is_in_call else None
+        return when is not None and first is not None and when > first + _HEARING
 
     @cached_property
-    def _first_waits(self) -> dict[int | None, float]:
+    def _first_waits(self) -> dict[int, float]:
         """Return when each rank timed out first, in seconds."""
-        times = ((wait.rank, line_seconds(wait.notice.evidence[0].text)) for wait in reversed(self._waits))
-        return {rank: when for rank, when in times if when is not None}
+        times = ((wait.rank, line_seconds(wait.notice.evidence[0].text)) for wait in self._waits)
+        known = sorted((when, rank) for rank, when in times if rank is not None and when is not None)
+        return {rank: when for when, rank in reversed(known)}
 
     @cached_property
     def _collectives(self) -> dict[str, list[Wait]]:
@@ -226,7 +227,7 @@ class Table:
             yield "", Group("", "", ())
         taken: set[tuple[int | None, ...]] = set()
         while left:  # those first of which the waits leave one communicator: it is no other group's
-            fits = {name: words.communicator_of(self.facts, name, some, taken) for name, some in left.items()}
+            fits = {name: watchdog.communicator_of(self.facts, name, some, taken) for name, some in left.items()}
             for name, comm in ({name: comm for name, comm in fits.items() if comm} or fits).items():
                 del left[name]
                 taken.add(tuple(comm.ranks) if comm else ())
@@ -240,7 +241,9 @@ class Table:
     @cached_property
     def _stills(self) -> list[Standstill]:
         """Return what the job stands still in, by all rows; nothing where the dumps alone show it."""
-        is_settled = any(still.culprits for still in words.all_standstills(self.facts)) or words.is_running(self.facts)
+        is_settled = any(still.culprits for still in watchdog.all_standstills(self.facts)) or watchdog.is_running(
+            self.facts
+        )
         if is_settled or not (self._dumps or self._waits) or len(self._rows) < 2:
             return []
         from nccl_inspect.artifacts import standstill  # most jobs do not stand still
@@ -250,7 +253,7 @@ class Table:
     @cached_property
     def _busy(self) -> set[int]:
         """Return the ranks that wait for others outside of all calls in rows."""
-        busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
+        busy = {*watchdog.being_made(self.facts), *at_end.connecting(self.facts)}
         return busy | (self._standing - self._dumps.keys()) if self._dumps else busy
 
     @property
@@ -276,17 +279,17 @@ class Table:
 
     def _judge_calls(self) -> Iterator[Lag]:
         if self._dumps:  # the lines tell of ranks without a dump only that they came, or did not
-            recorded = words.all_standstills(self.facts)
+            recorded = watchdog.all_standstills(self.facts)
             unknown = {rank for still in recorded for rank in still.unknown}
             absent = [still for still in self._stills if still.kind == MISSING and still.culprits]
-            absent = [still for still in absent if words.ranks_of(still.culprits) <= unknown]
+            absent = [still for still in absent if watchdog.ranks_of(still.culprits) <= unknown]
             yield from map(self._judge_dumps, absent or recorded)
-        elif self._waits and not words.begins_late(self.facts):
-            for lag in self._judge_lines(self._stills):
+        elif self._waits and not watchdog.begins_late(self.facts):
+            for lag in self._judge_lines(self._stills) or self._compare_members():
                 yield lag if lag.kind == "calls-differ" else lag.with_fields(teller="watchdog-timeout")
 
     def _judge_dumps(self, still: Standstill) -> Lag:
-        culprits = words.ranks_of(still.culprits) or set(still.unknown)
+        culprits = watchdog.ranks_of(still.culprits) or set(still.unknown)
         if still.kind in (UNFINISHED, PARTLY):
             return self._tell(still, culprits, layer=Layer.WAIT)
         confidence = "certain" if still.culprits or still.odd else "likely"
@@ -300,14 +303,31 @@ class Table:
         if lag := self._find_cut_off() or self._find_stated() or self._judge_two_sided(stills):
             return [lag]
         # Ranks whose output is missing are where to look only if nobody else is.
-        unseen = self._unseen - words.without_output(self.facts)
+        unseen = self._unseen - watchdog.without_output(self.facts)
         return [lag for still in one_sided if (lag := self._find_culprits(still, unseen))]
+
+    def _compare_members(self) -> list[Lag]:
+        """Return calls that differ where the lines name members of a group only, and no rank of the job."""
+        from nccl_inspect.artifacts import standstill
+        from nccl_inspect.artifacts.flight_recorder import Dump, Group
+
+        unnamed = [one for one in self._waits if one.rank is None and one.operation not in PAIRWISE]
+        rows: dict[tuple[str, int], Dump] = {}
+        for wait in unnamed:
+            if wait.group is not None and wait.member is not None:
+                guid, _, desc = wait.group.partition("(")
+                row = rows.setdefault((wait.group, wait.member), Dump(rank=wait.member))
+                row.groups[guid] = Group(guid, desc.rstrip(")"), ())
+                row.calls.setdefault(guid, []).append(_call(guid, wait.seq, wait=wait))
+        by_group = group_values((group, row) for (group, _), row in rows.items())
+        stills = (still for own in by_group.values() for still in standstill.find_standstills(own))
+        return [self._tell(still, (), "DIFFER_IN_GROUP") for still in stills if still.kind == DIFFERENT][:1]
 
     def _find_culprits(self, still: Standstill, unseen: set[int]) -> Lag | None:
         """Return who did not come to a call, or made another one; the lines of all but these ranks are there."""
-        known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
+        known, unknown, most = watchdog.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
         if still.kind != DIFFERENT:  # nobody holds up others who waits for some
-            came = words.ranks_of(still.waiting)
+            came = watchdog.ranks_of(still.waiting)
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
             waiting = self._standing | (self._busy - elsewhere) | self._find_late_reporters(still)
@@ -322,9 +342,9 @@ class Table:
         if not any(self._collectives):
             return self._judge_pair()
         for still in stills:
-            named, came = words.ranks_of(still.culprits), words.ranks_of(still.waiting)
+            named, came = watchdog.ranks_of(still.culprits), watchdog.ranks_of(still.waiting)
             if still.kind == CYCLE:
-                return self._tell_start(still, named, "IN_RING", {"links": words.links_of(still)})
+                return self._tell_start(still, named, "IN_RING", {"links": watchdog.links_of(still)})
             if still.over and (lag := self._judge_partly(still)):
                 return lag
             if not (named and still.group.ranks) or self._unseen or self._find_late_reporters(still):
@@ -381,8 +401,8 @@ class Table:
         partners -= {rank for rank, one in first.items() if (one.enqueued or 0) > one.completed}
         if len(partners) == 1 and len(waiting) > 1:
             return _blame("never-called", partners, "PARTNER", line)
-        comm = words.communicator_of_wait(self.facts, self._waits) if waiting else None
-        absent = comm.known_ranks - waiting - words.waiting_ranks(self.facts) if comm else set[int]()
+        comm = watchdog.communicator_of_wait(self.facts, self._waits) if waiting else None
+        absent = comm.known_ranks - waiting - watchdog.waiting_ranks(self.facts) if comm else set[int]()
         group = self._waits[0].group
         absent -= {one.rank for one in statuses(self.facts) if one.group == group and one.enqueued is not None}
         if not absent or len(absent) > len(waiting):
@@ -464,7 +484,7 @@ class Table:
         waiting = [wait for wait in waits(self.facts) if wait.seq == still.seq]
         own = [wait for wait in waiting if (wait.group or "").partition("(")[0] == still.group.name] or waiting
         first = group_values(((wait.operation, wait.numel), wait.notice.evidence[0]) for wait in own)
-        return list(words.lines(parts, 1)) or [lines[0] for lines in first.values()]
+        return list(watchdog.lines(parts, 1)) or [lines[0] for lines in first.values()]
 
     def _tell(
         self,
@@ -482,9 +502,9 @@ class Table:
         sentence = sentence or ("CAME_LATE" if is_late else kind.upper().replace("-", "_"))
         calls = [part.call for part in still.waiting if part.call and part.call.operation]
         known = {
-            "call": words.work(next(iter(calls), None), still.group, still.seq),
-            "place": words.work(None, still.group, still.seq),
-            "made": words.by_call([*still.culprits, *still.waiting]),
+            "call": watchdog.work(next(iter(calls), None), still.group, still.seq),
+            "place": watchdog.work(None, still.group, still.seq),
+            "made": watchdog.by_call([*still.culprits, *still.waiting]),
             "operation": still.operation if still.kind == NO_PARTNER else "",
             "group": still.group.label,
             "likely": not still.culprits,

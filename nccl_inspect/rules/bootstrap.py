@@ -10,7 +10,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.ends import has_ended
+from nccl_inspect.judging.ends import ID_OF_ALL, has_ended
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
@@ -283,8 +283,6 @@ def rank_given_twice(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, ranks=(), hosts=hosts, evidence=evidence, confidence=sure)
 
 
-_ID_OF_ALL = " /default_pg/0//cuda//0"
-"""The key under which rank 0 writes the id of the communicator of all ranks."""
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _LISTEN, _JOIN, _BARRIER = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-barrier-timeout"
@@ -331,7 +329,7 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
     ranks = _labels(errors)
     missing = _find_missing(errors, _labels(error for error in errors if error not in connecting))
     # All wait for the id that rank 0 makes for the group of all ranks: it is the one to look at.
-    awaited = {0} - ranks if all(error.message.endswith(_ID_OF_ALL) for error in errors) else set[int]()
+    awaited = {0} - ranks if all(error.message.endswith(ID_OF_ALL) for error in errors) else set[int]()
     if any(error.production == _BARRIER for error in errors) or all(_GROUP.search(error.message) for error in errors):
         ranks = set()  # they wait for others, whom nobody names
     named = {

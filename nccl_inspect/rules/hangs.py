@@ -54,7 +54,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         named |= {"state": "" if facts.job.ended_by else at_end.describe(facts), "started": len(comm.started)}
         named |= {"phases": at_end.phases(facts, comm), "missing": at_end.where_missing(facts)}
         named |= {"pids": ", ".join(map(str, pids[:8])), "alone": len(comm.started) == 1}
-        named |= {"told": pids and facts.notices("torch/agent-signalled")}
+        named |= {"signalled": pids and facts.notices("torch/agent-signalled")}
         ranks, lines = global_ranks(comm, absent), [*at_end.evidence(facts), *facts.job.ended_by[:1]]
         yield Hit([], named, ranks, comm.hosts, lines, open_end=not facts.job.ended_by)
         return

@@ -331,9 +331,6 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     return Hit([], loss, ranks, hosts, shown, confidence="likely" if sure else "possible")
 
 
-_OF_NOBODY = "torch/python-interrupted"
-
-
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
     stopped = [*ends.terminations(facts), *([] if facts.is_over() else ends.find_kills_of_all(facts))]
@@ -343,13 +340,13 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     errors = (notice for notice in facts.errors() if is_forced(notice))
     forced = {id(notice): notice for notice in errors if value(notice, "pid") not in told}
     forced.update((id(notice), notice) for notice in stopped)
-    interrupts = facts.notices(_OF_NOBODY)
+    interrupts = facts.notices(ends.INTERRUPTED)
     yield Effects(interrupts)
     # The output may end with the KeyboardInterrupt of an unknown process, else it may be any helper's.
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
     if facts.is_over() or not any(ends.is_last(facts, line) for line in lines):
-        forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
+        forced = {key: notice for key, notice in forced.items() if notice.production != ends.INTERRUPTED}
     notices = sorted(ends.since_start(facts, forced.values()), key=attrgetter("place"))
     if not notices:
         return
@@ -370,7 +367,7 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     reason = next(filter(None, (job_failure.reason(notice.event) for notice in notices)), None)
     is_killed = reason is None and report_of(notices[0]).signal == signal.SIGKILL.name
     is_silent = reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by))
-    is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
+    is_of_nobody = any(notice.production == ends.INTERRUPTED for notice in notices)
     is_doubtful = is_killed or is_silent or (is_some and not is_of_nobody)
     lost = (one for one in facts.with_role("forced-end") if job_failure.reason(one.event) == job_failure.NODE_FAILURE)
     nodes = {name for notice in lost for name in expand(str(value(notice, "nodes") or ""))} - {""}

@@ -103,3 +103,10 @@ def test_what_a_rank_reports_long_after_its_time_out_is_no_wait() -> None:
     log = "".join(f"{line}\n" for line in (*_lines(waits), late)).encode()
     found = next(one for one in nccl_inspect.read(log).findings if one.rule == "watchdog-timeout")
     assert "likely began" not in found.summary
+
+
+def test_members_of_a_group_differ_where_no_line_names_a_rank_of_the_job() -> None:
+    for odd in (("BROADCAST", 8), ("ALLREDUCE", 16)):
+        lines = (line.partition("]:")[2] for line in _lines([(0, "5(tp)", 9, "ALLREDUCE", 8), (1, "5(tp)", 9, *odd)]))
+        (found, *_) = nccl_inspect.read("".join(f"{line}\n" for line in lines).encode()).findings
+        assert (found.rule, found.ranks) == ("collective-mismatch", []) and "on rank 1" in found.summary
