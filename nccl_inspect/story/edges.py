@@ -123,10 +123,16 @@ class Incident(Slotted):
 
 def blame(lag: Lag) -> Incident:
     """Return the incident of actors for which others wait."""
-    sure, teller = lag.confidence, lag.teller
-    nobody = frozenset[Actor]()
     return Incident(
-        lag.kind, lag.layer, nobody, lag.line, lag.words, lag.who, is_report=True, confidence=sure, teller=teller
+        lag.kind,
+        lag.layer,
+        actors=frozenset(),
+        line=lag.line,
+        words=lag.words,
+        peers=lag.who,
+        is_report=True,
+        confidence=lag.confidence,
+        teller=lag.teller,
     )
 
 

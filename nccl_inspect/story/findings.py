@@ -110,8 +110,9 @@ def _find_by_rule(
         is_same = not ranks or (set(candidate.ranks) == set(ranks) and not is_surer)
         is_stated = kind == "calls-differ" and not roots[0].lags
         is_doubtful = candidate.confidence == "possible"
-        is_known = is_doubtful and kind == "ended-from-outside" and story.effects_of(roots[:1])  # others followed
-        if not is_known and (is_same or closer or is_stated or kind in _VAGUE or is_doubtful):
+        # Others lost those that a signal ended: that is more than the end of a log.
+        was_lost = is_doubtful and kind == "ended-from-outside" and story.effects_of(roots[:1])
+        if not was_lost and (is_same or closer or is_stated or kind in _VAGUE or is_doubtful):
             return candidate
     if entry.tell is None or kind in _VAGUE:
         return candidate
