@@ -201,7 +201,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
         last = trace.last if trace else end.raised
         if not (last or echo):
-            echo = _find_failed_start(facts, end)
+            echo = _find_failed_start(facts, end) or _find_lost_call(facts, end)
         if end.report.exception and not (last or echo):
             below = exceptions.find_below(facts, end.notice.evidence[0])
             last, echo = (None, below) if below and below.is_loss_of_peer else (below, None)
@@ -232,6 +232,19 @@ def _find_failed_start(facts: Facts, end: ProcessEnd) -> RaisedException | None:
     raised = [one for one in above if one.is_loss_of_peer] or above
     is_of_store = all(one.is_loss_of_peer or (one.notice and "store-failed" in one.notice.roles) for one in above)
     return raised[-1] if raised and is_of_store else None
+
+
+def _find_lost_call(facts: Facts, end: ProcessEnd) -> RaisedException | None:
+    """Return the connection that a process lost, if a call of NCCL failed for that and the program then ended."""
+    if end.code != EXCEPTION or end.pid is None:
+        return None
+    frames = exceptions.frames(facts, exceptions.REMOTE)
+    failed = {process for frame in frames for process in frame.processes if process.pid == end.pid}
+    for notice in facts.notices("nccl/socket-recv-failed", "nccl/socket-closed-by-peer") if failed else ():
+        for process, line in zip(notice.processes, notice.lines, strict=False):
+            if process in failed and process.host == end.host:
+                return RaisedException(notice.message, line, notice)
+    return None
 
 
 @once

@@ -458,7 +458,7 @@ _WORDS = {
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
 _PASSED_ON = ("torch/watchdog-terminated", "torch/error-set", "torch/communicator-was-aborted")
 """Statements that end with an error of somebody else, which may be one of NCCL."""
-_REMOTE = 6
+REMOTE = 6
 """ncclRemoteError."""
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """A frame of these files means that the error reached the caller of NCCL."""
@@ -480,7 +480,7 @@ def find_unexplained(facts: Facts, code: int) -> list[Notice]:
 
 def remote(facts: Facts) -> list[Notice]:
     """Return the statements that a call failed because a peer is gone; none if the log says more."""
-    statements = [*frames(facts, _REMOTE), *_find_statements(facts, _REMOTE)]
+    statements = [*frames(facts, REMOTE), *_find_statements(facts, REMOTE)]
     return [] if _is_explained(facts, statements) else statements
 
 

@@ -51,11 +51,6 @@ class Interface(Frozen):
     notice: Notice
 
     @property
-    def is_link_local(self) -> bool:
-        """Return whether its address is valid on one link only."""
-        return self.address.startswith(_LINK_LOCAL)
-
-    @property
     def is_loopback(self) -> bool:
         """Return whether it is a loopback interface."""
         return self.name == "lo" or is_loopback(self.address)
@@ -63,12 +58,17 @@ class Interface(Frozen):
     @property
     def is_of_one_machine(self) -> bool:
         """Return whether other hosts most likely cannot reach it."""
-        return self.is_link_local or is_of_one_machine(self.name)
+        return is_link_local(self.address) or is_of_one_machine(self.name)
 
 
 def is_of_one_machine(name: str) -> bool:
     """Return whether an interface of that name is mostly for traffic within one machine."""
     return bool(_OF_ONE_MACHINE.match(name))
+
+
+def is_link_local(address: str) -> bool:
+    """Return whether an address is valid on one link only."""
+    return address.startswith(_LINK_LOCAL)
 
 
 def is_loopback(address: str) -> bool:

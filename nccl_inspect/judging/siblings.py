@@ -74,8 +74,9 @@ def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[i
     # different lines. A process prints some variables only for its first communicator, that of all ranks.
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
-    # Until 2.21 a rank connects before its initialization is complete.
-    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
+    # Until 2.21 a rank connects before its initialization is complete. The other end states a connection as well.
+    own = facts.job.paths.where(lambda kind: not kind.links or any(link.send for link in kind.links))
+    completed |= {rank for (rank,) in own.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
     others = (completed & (ranks_with_interface(facts) or announced)) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))

@@ -14,7 +14,7 @@ from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
-from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
+from nccl_inspect.judging.transfers import NO_ANSWER, echoes_of_another, lost_peers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
@@ -23,9 +23,7 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.times import line_seconds
 
-UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
-"""Errors of transfers over a working connection that no process closed: a lost machine does not."""
-_RESETS = ("reset by peer", "Broken pipe", *UNANSWERED)
+_RESETS = ("reset by peer", "Broken pipe", *NO_ANSWER)
 """Errors of a call that failed only because the other side is gone."""
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
 _ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")  # plausible addresses and names: some releases print garbage there

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
+from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
-from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
+from nccl_inspect.judging.networks import libfabric_paths, listed_interfaces, slingshot_signs
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
@@ -24,13 +24,17 @@ class Transfer(Frozen):
 
 
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
-    """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
-    reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
+    """Return the transfers that NICs report as failed, or that got no answer over TCP.
+
+    Each is there once, as far as the log shows which host has an address.
+    """
+    reported = [one for one in notices if value(one, "peer")]
+    reported = [one for one in reported if value(one, "status") is not None or has_error(one, NO_ANSWER)]
     hosts = hosts_by_address(facts) if reported else {}
     transfers = (
         Transfer(host, peer, value(notice, "device"))
         for notice in reported
-        if (peer := hosts.get(str(value(notice, "peer")).partition("<")[0]))  # without its port
+        if (peer := hosts.get(peer_address(notice)))
         for host in notice.hosts
         if host != peer
     )
@@ -72,8 +76,8 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 @once
 def hosts_by_address(facts: Facts) -> dict[str, str]:
     """Return hosts by the addresses that they print, without addresses that several hosts print."""
-    chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
-    stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
+    stated = [(one.address, one.notice) for one in listed_interfaces(facts)]
+    lists = facts.with_event(NetDevices)
     stated += [(str(getattr(notice.event, "oob", None) or "").partition(":")[2], notice) for notice in lists]
     # NCCL writes a port behind an address: 10.0.0.2<40000>
     by_address = group_sets((address.partition("<")[0], host) for address, notice in stated for host in notice.hosts)
@@ -174,7 +178,11 @@ def is_peer_gone(notice: Notice) -> bool:
 REFUSED = ("Connection refused", "exceeded retries")
 """The error as printed; up to 2.23 NCCL prints the number of retries only."""
 TIMED_OUT = ("Connection timed out", "exceeded timeouts")
-NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *TIMED_OUT)
+FORBIDDEN = ("Permission denied", "Operation not permitted", "Invalid argument")
+"""Answers of the system to a route that prohibits the way (EACCES), or swallows packets (EINVAL), and to a filter."""
+NO_ANSWER = ("No route to host", "Network is unreachable", *TIMED_OUT)
+"""Errors of a connection that no process closed: a lost machine does not."""
+NO_ROUTE = (*NO_ANSWER, "Software caused connection abort", *FORBIDDEN)
 
 
 def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
@@ -192,6 +200,19 @@ def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
     return [notice for notice in notices if error_of(notice).startswith(errors)]
 
 
+def still_retried(facts: Facts, retried: Iterable[Notice]) -> list[Notice]:
+    """Return those of these connections whose processes said nothing else up to the end of their output."""
+    lasts = {(last.process, last.source, last.order) for last in facts.job.last_lines}
+    return [
+        notice
+        for notice in retried
+        if any(
+            (process, line.source, end) in lasts
+            for process, line, end in zip(notice.processes, notice.lines, notice.until, strict=False)
+        )
+    ]
+
+
 def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
     """Return whether a connection failed with one of these errors."""
     return any(error in reason(notice) for error in errors)
@@ -205,23 +226,20 @@ def reason(notice: Notice) -> str:
     return result or error_of(notice) or (f"exceeded {exceeded}" if exceeded else "")
 
 
-def link_local_refused(facts: Facts) -> list[Notice]:
-    """Return connections to link-local IPv6 addresses that the system refuses because no interface is given."""
-    return [
-        notice
-        for notice in failed_connections(facts, "Invalid argument")
-        if peer(notice).lstrip("[").startswith("fe80:")
-    ]
-
-
 def peer(notice: Notice) -> str:
     """Return the address that a connection went to; empty if the line does not have it."""
     return str(value(notice, "peer") or value(notice, "address") or "")
 
 
+def peer_address(notice: Notice) -> str:
+    """Return the address that a connection went to, without its port."""
+    return peer(notice).partition("<")[0]
+
+
 def addresses(notices: Iterable[Notice]) -> str:
-    """Return the addresses that these connections went to, in words."""
-    return list_words(filter(None, map(peer, notices)))
+    """Return the addresses that these connections went to, in words; several ports of one are not listed."""
+    ports = group_sets((peer_address(notice), peer(notice)) for notice in notices if peer(notice))
+    return list_words(address if len(peers) > 1 else next(iter(peers)) for address, peers in ports.items())
 
 
 def has_built_communicator(facts: Facts) -> bool:

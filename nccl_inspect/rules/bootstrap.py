@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
+from nccl_inspect.event.types import ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import ID_OF_ALL, has_ended
@@ -16,7 +16,7 @@ from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.evidence import positions_in
 from nccl_inspect.model.inventory import OVER_TCP
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, some_names
 
@@ -31,15 +31,18 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     """
     is_refused = "refused" in kinds
     errors = transfers.REFUSED if is_refused else transfers.NO_ROUTE
-    failed = transfers.failed_connections(facts, *errors)
+    failed = transfers.failed_connections(facts, *errors)  # to an address that means something to other hosts
+    failed = [one for one in failed if not networks.is_link_local(transfers.peer(one))]
     again = transfers.retried_connections(facts, *errors)
-    if not failed and (not again or transfers.has_built_communicator(facts)):
+    if transfers.has_built_communicator(facts):
+        again = transfers.still_retried(facts, again)
+    if not failed and not again:
         return
     notices, tried = failed or again, [*failed, *again]
     is_over = bool(failed or facts.job.ended_by)
     # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
     is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)
-    wanted = {transfers.peer(notice).partition("<")[0] for notice in tried}
+    wanted = {transfers.peer_address(notice) for notice in tried}
     owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
     bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
     named = {
@@ -57,15 +60,37 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     yield Hit(notices, named, evidence=notices[-3:] if is_refused and not is_over else notices)
 
 
+def connection_unanswered(facts: Facts) -> Iterator[Hit]:
+    """Find connections that were up and got no answer, and the host that all of them have in common."""
+    failed = [one for one in facts.notices("nccl/socket-recv-failed") if transfers.has_error(one, transfers.NO_ANSWER)]
+    if failed:
+        owners = transfers.hosts_by_address(facts)
+        peers = [transfers.peer_address(notice) for notice in failed]
+        silent, hub = transfers.silent_peers(facts, failed), transfers.find_hub(facts, failed)
+        where = silent or ({hub} if hub else set())
+        named = {
+            "where": list_words(dict.fromkeys(peers)),
+            "owners": {owners[peer] for peer in peers if peer in owners},
+            "error": transfers.reason(failed[0]),
+            "hub": hub,
+            "silent": silent,
+        }
+        ranks = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
+        yield Hit(failed, named, ranks or None, where or None)
+
+
 def _compare_interfaces(facts: Facts) -> dict[str, object]:
-    """Return the interfaces that ranks chose for the bootstrap, where their names or kinds of addresses differ."""
-    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
-    words = {event: f"{event.interface} ({event.address or 'no address'})" for event in chosen}
-    ipv6 = [text for event, text in words.items() if ":" in (event.address or "").partition("<")[0]]
-    ipv4 = [text for event, text in words.items() if event.address and text not in ipv6]
-    names = {event.interface for event in chosen}
+    """Return the interfaces where hosts chose different ones for the bootstrap, or list different ones for data."""
+    listed = networks.listed_interfaces(facts)
+    chosen = {f"{one.name} ({one.address or 'no address'})": one for one in listed if one.for_setup}
+    ipv6 = [text for text, one in chosen.items() if ":" in one.address]
+    ipv4 = [text for text, one in chosen.items() if one.address and text not in ipv6]
+    names = {one.name for one in chosen.values()}
+    names_of = group_sets((host, one.name) for one in listed for host in one.notice.hosts)
+    alike = group_values((tuple(sorted(names)), host) for host, names in names_of.items())
+    lists = [f"{' and '.join(names)} on {some_names(hosts)}" for names, hosts in alike.items()]
     return {
-        "interfaces": list(words.values()) if len(names) > 1 else [],
+        "interfaces": list(chosen) if len(names) > 1 else lists if len(lists) > 1 else [],
         "IPv4": ipv4[-1:] if ipv6 else "",
         "IPv6": ipv6[-1:] if ipv4 else "",
     }
@@ -97,12 +122,18 @@ _DOCKER = "172.17."  # Docker's first bridge
 def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     """Find addresses of failed connections, then interfaces used for bootstrap or data, that hosts do not share."""
     errors = *transfers.REFUSED, *transfers.NO_ROUTE
-    given_up = [*transfers.failed_connections(facts, *errors), *transfers.link_local_refused(facts)]
-    again = [] if transfers.is_connected(facts) else transfers.retried_connections(facts, *errors)
-    failed, spans = [*given_up, *again], facts.spans_hosts()
+    given_up, again = transfers.failed_connections(facts, *errors), transfers.retried_connections(facts, *errors)
     interfaces = networks.listed_interfaces(facts)
-    if lost := [one for one in failed if _needs_another_host(facts, one)]:
-        used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
+    shared = networks.same_address(interfaces)
+    if transfers.is_connected(facts):
+        again = transfers.still_retried(facts, again)
+        working = {one.address for one in interfaces if one.for_setup}  # these hosts have one network
+        shared = {address: hosts for address, hosts in shared.items() if address not in working}
+    failed, spans = [*given_up, *again], facts.spans_hosts()
+    if lost := [one for one in failed if _needs_another_host(facts, one) or transfers.peer_address(one) in shared]:
+        reached = shared.keys() & set(map(transfers.peer_address, lost))
+        used = [one for one in interfaces if one.address in reached]
+        used = used or [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
         is_dead = bool(facts.job.ended_by) or any(notice in given_up for notice in lost)
         yield _find(facts, used, lost, {"lost": transfers.addresses(lost), "sure": True, "dead": is_dead})
         return
@@ -152,9 +183,10 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
     notices = [one.notice for one in used]
     words = list_words((f"{one.name} ({one.address or 'no address'})" for one in used), limit=2)
-    good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
+    fit = [one for one in networks.listed_interfaces(facts) if not (one.is_of_one_machine or one.is_loopback)]
+    good = {one.name for one in fit} - {one.name for one in used}
     address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
-    peers = [transfers.peer(notice).partition("<")[0] for notice in failed if lost]
+    peers = [transfers.peer_address(notice) for notice in failed if lost]
     named: dict[str, object] = {
         "used": words,
         "shared_address": address,
@@ -163,7 +195,7 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
         "IPv6": "fe80:" in (lost or words),
         "other": good.pop() if len(good) == 1 else "",
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
-        "link-local": not used or any(one.is_link_local for one in used),
+        "link-local": not used or any(networks.is_link_local(one.address) for one in used),
         "light": not (lost or known.get("failed") or facts.spans_hosts()),
     }
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
@@ -213,8 +245,7 @@ def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
     is_built = transfers.has_built_communicator(facts)
     calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
-    links = [] if is_built else transfers.link_local_refused(facts)  # for bootstrap-wrong-interface
-    lost = set(map(id, [*transfers.failed_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE), *links]))
+    lost = set(map(id, transfers.failed_connections(facts, *transfers.REFUSED, *transfers.NO_ROUTE)))
     connections = [notice for notice in transfers.failed_connections(facts) if id(notice) not in lost]
     system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
     # For mixed-networks and bootstrap-no-interface.
