@@ -367,7 +367,10 @@ class Table:
         return None
 
     def _judge_partly(self, still: Standstill) -> Lag | None:
-        """Return who finished a call in which others still wait: it came late, or made another one."""
+        """Return who finished a call in which others still wait: it came late, or made another one.
+
+        Who did neither, and did not time out, may hold up all of these.
+        """
         stuck, done = set(still.pending), set(still.over)
         if not done & self._standing and 2 * len(done) <= len(stuck):
             return self._tell(still, done, "CAME_AFTERWARDS", kind="never-called")
@@ -377,6 +380,11 @@ class Table:
         if still.is_symmetric and min(ahead.values()) > still.seq + 1 and len(done) < len(stuck):
             # Nobody is two calls ahead of others that have yet to give their part.
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
+        if absent := set(still.group.ranks) - stuck - done - self._standing - self._unseen:
+            hosts = set(self.actors.hosts_of(absent))
+            there = {rank for host in self.facts.job.hosts if host.name in hosts for rank in host.ranks}
+            is_whole = there == absent and len(absent) <= len(stuck | done)  # else some may only report later
+            return self._tell(still, absent, "NO_TIME_OUT", kind="never-called") if is_whole else None
         group = still.group.name + (f"({still.group.desc})" if still.group.desc else "")
         named = {"done": done, "stuck": stuck, "number": str(still.seq), "process_group": group}
         # Who alone finished a sum gave it less than the others; of many on both sides nobody stands out.

@@ -42,16 +42,18 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 
 
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
-    """Return the host that all of these transfers were meant for, if its ranks report nothing, then or later."""
+    """Return the hosts that all of these transfers were meant for, if their ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
-    if len(peers) != 1 or not all(value(notice, "peer") for notice in failed):
+    is_known = all(value(notice, "peer") for notice in failed)
+    if not (peers and is_known) or (len(peers) > 1 and find_hub(facts, failed)):
         return set()
     since = failed[0].evidence[0]
     reports = [*facts.errors(), *facts.with_role("completion-error")]
     ranks = {rank for notice in reports for rank in (*notice.ranks, value(notice, "global_rank"))}
     later = (last for last in facts.job.last_lines if last.source == since.source and last.first < since.order)
     heard = hosts_in(reports).union(last.process.host for last in later if last.order > since.order)
-    return peers - heard.union(host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks))
+    heard.update(host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks))
+    return peers if peers.isdisjoint(heard) else set()
 
 
 def find_hub(facts: Facts, failed: list[Notice]) -> str | None:

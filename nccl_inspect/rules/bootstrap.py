@@ -50,6 +50,7 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         "owners": owners,
         "given up": failed,
         "over": is_over,
+        "built": transfers.has_built_communicator(facts),
         "open": not is_over and is_late,
         "starting": not is_over and not is_late,
         "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
@@ -66,7 +67,9 @@ def connection_unanswered(facts: Facts) -> Iterator[Hit]:
     if failed:
         owners = transfers.hosts_by_address(facts)
         peers = [transfers.peer_address(notice) for notice in failed]
-        silent, hub = transfers.silent_peers(facts, failed), transfers.find_hub(facts, failed)
+        hub = transfers.find_hub(facts, failed)
+        # Until the communicators are connected, all are silent while they wait.
+        silent = transfers.silent_peers(facts, failed) if transfers.is_connected(facts) else set[str]()
         where = silent or ({hub} if hub else set())
         named = {
             "where": list_words(dict.fromkeys(peers)),

@@ -460,7 +460,7 @@ def _is_same_line(one: Incident, other: Incident) -> bool:
 
 
 def _is_failed_transfer(loss: Incident) -> bool:
-    return bool(loss.finding and loss.notice and "completion-error" in loss.notice.roles)
+    return loss.layer == Layer.LOSS and loss.notice is not None and loss.finding is not None
 
 
 def are_together(one: Incident, other: Incident) -> bool:
