@@ -380,7 +380,7 @@ class Table:
         if still.is_symmetric and min(ahead.values()) > still.seq + 1 and len(done) < len(stuck):
             # Nobody is two calls ahead of others that have yet to give their part.
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
-        if absent := set(still.group.ranks) - stuck - done - self._standing - self._unseen:
+        if absent := self.actors.printing.intersection(still.group.ranks) - stuck - done - self._standing:
             hosts = set(self.actors.hosts_of(absent))
             there = {rank for host in self.facts.job.hosts if host.name in hosts for rank in host.ranks}
             is_whole = there == absent and len(absent) <= len(stuck | done)  # else some may only report later
