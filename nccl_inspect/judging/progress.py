@@ -9,6 +9,7 @@ progress: it only came that far because others were taken away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -381,10 +382,9 @@ class Table:
             # Nobody is two calls ahead of others that have yet to give their part.
             return self._tell(still, done, "AHEAD", {"stuck": stuck}, kind="calls-differ")
         if absent := self.actors.printing.intersection(still.group.ranks) - stuck - done - self._standing:
-            hosts = set(self.actors.hosts_of(absent))
-            there = {rank for host in self.facts.job.hosts if host.name in hosts for rank in host.ranks}
-            is_whole = there == absent and len(absent) <= len(stuck | done)  # else some may only report later
-            return self._tell(still, absent, "NO_TIME_OUT", kind="never-called") if is_whole else None
+            if not self._are_hosts(absent) or len(absent) > len(stuck | done):
+                return None  # some may only report later
+            return self._tell(still, absent, "NO_TIME_OUT", kind="never-called")
         group = still.group.name + (f"({still.group.desc})" if still.group.desc else "")
         named = {"done": done, "stuck": stuck, "number": str(still.seq), "process_group": group}
         # Who alone finished a sum gave it less than the others; of many on both sides nobody stands out.
@@ -481,10 +481,19 @@ class Table:
         return {rank for rank in quiet if not set(self.actors.hosts_of([rank])).isdisjoint(hosts)}
 
     def _find_late_reporters(self, still: Standstill) -> set[int]:
-        """Return the ranks of a group that may only not have reported yet; one that alone is missing is the suspect."""
+        """Return the ranks of a group that may only not have reported yet.
+
+        A rank that alone is missing, or all ranks of a host that are, are the suspects.
+        """
         ranks = self._late_reporters.intersection(still.group.ranks)
         others = set(still.group.ranks) - self._standing - ranks
-        return ranks if len(ranks) > 1 or others else set()
+        is_one = len(ranks) == 1 or (len(set(self.actors.hosts_of(ranks))) == 1 and self._are_hosts(ranks))
+        return set() if is_one and not others else ranks
+
+    def _are_hosts(self, ranks: AbstractSet[int]) -> bool:
+        """Return whether these are all ranks of their hosts."""
+        hosts = set(self.actors.hosts_of(ranks))
+        return ranks == {rank for host in self.facts.job.hosts if host.name in hosts for rank in host.ranks}
 
     def lines_of(self, still: Standstill) -> list[Evidence]:
         """Return the lines of dumps, else of the log, that show a standstill, one for each call."""

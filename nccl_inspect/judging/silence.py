@@ -14,7 +14,7 @@ from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, once
 from nccl_inspect.judging.statements import FLUSHED, value
-from nccl_inspect.judging.transfers import NO_ANSWER, echoes_of_another, lost_peers
+from nccl_inspect.judging.transfers import NO_ANSWER, echoes_of_another, is_building, lost_peers, unanswered_connections
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
@@ -106,6 +106,8 @@ def silence_of(facts: Facts) -> Silence:
     """
     if facts.job.excerpt or watchdog.begins_late(facts):
         return Silence([], [])  # the last line of a process may have been left out
+    if unanswered_connections(facts) and is_building(facts):
+        return Silence([], [])  # the network failed, and those that wait are silent
     echoes = echoes_of(facts)
     if not absent_ranks(facts) and (aborted := find_early_aborts(facts)):
         return Silence(aborted, [], has_aborted=True)

@@ -196,23 +196,15 @@ def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
     return [notice for notice in notices if not errors or has_error(notice, errors)]
 
 
+def unanswered_connections(facts: Facts) -> list[Notice]:
+    """Return connections that were up and then got no answer."""
+    return [notice for notice in facts.notices("nccl/socket-recv-failed") if has_error(notice, NO_ANSWER)]
+
+
 def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
     """Return connections that failed with one of these errors and were retried."""
     notices = facts.with_role("connection-retry")
     return [notice for notice in notices if error_of(notice).startswith(errors)]
-
-
-def still_retried(facts: Facts, retried: Iterable[Notice]) -> list[Notice]:
-    """Return those of these connections whose processes said nothing else up to the end of their output."""
-    lasts = {(last.process, last.source, last.order) for last in facts.job.last_lines}
-    return [
-        notice
-        for notice in retried
-        if any(
-            (process, line.source, end) in lasts
-            for process, line, end in zip(notice.processes, notice.lines, notice.until, strict=False)
-        )
-    ]
 
 
 def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
@@ -252,3 +244,8 @@ def has_built_communicator(facts: Facts) -> bool:
 def is_connected(facts: Facts) -> bool:
     """Return whether ranks completed a step that needs connections; the line of a path precedes its connection."""
     return any(comm.completed or comm.connected for comm in facts.job.communicators if comm.nranks > 1)
+
+
+def is_building(facts: Facts) -> bool:
+    """Return whether the log ends while a communicator is built: its ranks are silent while they wait."""
+    return any(len(comm.completed) < comm.nranks and not comm.connected for comm in facts.job.communicators)

@@ -34,8 +34,8 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     failed = transfers.failed_connections(facts, *errors)  # to an address that means something to other hosts
     failed = [one for one in failed if not networks.is_link_local(transfers.peer(one))]
     again = transfers.retried_connections(facts, *errors)
-    if transfers.has_built_communicator(facts):
-        again = transfers.still_retried(facts, again)
+    if transfers.has_built_communicator(facts) and (facts.errors(forced_ends=False) or not is_still(facts, again)):
+        again = []  # some were made in the end, or the others are gone
     if not failed and not again:
         return
     notices, tried = failed or again, [*failed, *again]
@@ -63,13 +63,11 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
 
 def connection_unanswered(facts: Facts) -> Iterator[Hit]:
     """Find connections that were up and got no answer, and the host that all of them have in common."""
-    failed = [one for one in facts.notices("nccl/socket-recv-failed") if transfers.has_error(one, transfers.NO_ANSWER)]
-    if failed:
+    if failed := transfers.unanswered_connections(facts):
         owners = transfers.hosts_by_address(facts)
         peers = [transfers.peer_address(notice) for notice in failed]
         hub = transfers.find_hub(facts, failed)
-        # Until the communicators are connected, all are silent while they wait.
-        silent = transfers.silent_peers(facts, failed) if transfers.is_connected(facts) else set[str]()
+        silent = set[str]() if transfers.is_building(facts) else transfers.silent_peers(facts, failed)
         where = silent or ({hub} if hub else set())
         named = {
             "where": list_words(dict.fromkeys(peers)),
@@ -79,7 +77,7 @@ def connection_unanswered(facts: Facts) -> Iterator[Hit]:
             "silent": silent,
         }
         ranks = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-        yield Hit(failed, named, ranks or None, where or None)
+        yield Hit(failed, named, ranks if where else None, where or None)
 
 
 def _compare_interfaces(facts: Facts) -> dict[str, object]:
@@ -129,7 +127,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     interfaces = networks.listed_interfaces(facts)
     shared = networks.same_address(interfaces)
     if transfers.is_connected(facts):
-        again = transfers.still_retried(facts, again)
+        again = again if is_still(facts, again) else []
         working = {one.address for one in interfaces if one.for_setup}  # these hosts have one network
         shared = {address: hosts for address, hosts in shared.items() if address not in working}
     failed, spans = [*given_up, *again], facts.spans_hosts()
