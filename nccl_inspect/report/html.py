@@ -22,7 +22,7 @@ from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
@@ -40,9 +40,6 @@ from nccl_inspect.report.words import environment
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.wording import STATES, ranges
-
-if TYPE_CHECKING:
-    pass
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,14})")
 """What a script reads as a number and writes as the same digits; ``00`` is two of them."""
@@ -159,11 +156,11 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
 
 
 def _comm(view: picture.View) -> dict[str, Any]:
-    cut = set(view.info.incomplete_rings) if view.info else set()
+    cut = set(view.comm.incomplete_rings)
     ways = Once()
     edges = [(link.src, link.dst, ways.number([picture.find_look(link).key, link.detail])) for link in view.links]
     return {
-        "name": view.name,
+        "name": view.comm.id,
         "title": picture.view_title(view),
         "rings": [
             {
