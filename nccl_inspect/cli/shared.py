@@ -374,12 +374,12 @@ def read(
     return job
 
 
-def print_problems(problems: Sequence[str]) -> None:
-    """Print what could not be read, the first of many."""
+def print_problems(problems: Sequence[str], more: str = "more inputs could not be read") -> None:
+    """Print what is wrong with some files, the first of many."""
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
-        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+        print_stderr(f"{len(problems) - _MAX_PROBLEMS} {more}")
 
 
 _KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under such a name is a mistake
