@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import itemgetter
 
 import click
-from tabulate import tabulate
 
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
@@ -263,7 +262,7 @@ def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:
         return ("" if by_rank else " ").join(words) or absent
 
     head, body = [CORNER, *receivers], [[src, *(text(src, dst) for dst in receivers)] for src in senders]
-    # As tabulate has them under a head, with what stands between them.
+    # With the blanks in front of each.
     widths = [2 + max(len(name) + 2, *map(len, cells), 0) for name, *cells in zip(head, *body, strict=True)]
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
     if not by_rank and sum(widths) - 2 > min(width, _READABLE):
@@ -286,10 +285,10 @@ def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:
             used = widths[0]
         parts[-1].append(place)
         used += wide
-    picked = ([[line[at] for at in part] for line in (head, *body)] for part in parts)
-    texts = [
-        tabulate(rows, names, tablefmt="plain", disable_numparse=True, stralign="right") for names, *rows in picked
-    ]
+    texts = []
+    for part in parts:
+        lines = ("".join(line[at].rjust(widths[at]) for at in part) for line in (head, *body))
+        texts.append("\n".join(line[2:].rstrip() for line in lines))
     return "\n\n".join([*texts, "\n".join([*legend, *own])]) + "\n"
 
 
