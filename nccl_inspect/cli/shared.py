@@ -146,10 +146,10 @@ def complete_rules(_ctx: click.Context, _option: click.Parameter, incomplete: st
     """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
-    from nccl_inspect.judging.engine import list_rules
+    from nccl_inspect.judging.engine import rules_by_name
 
-    rules = [entry.rule for entry in list_rules() if entry.rule.name.startswith(incomplete)]
-    return [CompletionItem(rule.name, help=rule.title) for rule in rules]
+    rules = rules_by_name().items()
+    return [CompletionItem(name, help=rule.title) for name, rule in rules if name.startswith(incomplete)]
 
 
 def _complete_platforms(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
