@@ -109,9 +109,8 @@ def command(
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
-    wanted = selection.PathFilter(places, scope, transports, verdicts, rules)
     job = shared.read(logs, options)
-    chosen = wanted.select(job)
+    chosen = selection.select_paths(job, places, scope, transports, verdicts, rules)
     if not chosen:
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:

@@ -296,18 +296,13 @@ class Tools:
         kind and lists some of them: 'page' says how to get the next ones.
         """
         places = selection.PlaceFilter(selection.parse_ranges("rank", (rank,) if rank else ()), (host,) if host else ())
-        wanted = selection.PathFilter(
-            places,
-            scope,
-            (transport,) if transport else (),
-            (verdict,) if verdict else (),
-            frozenset(selection.match_rules((rule,) if rule else ())),
-        )
+        transports, verdicts, patterns = ((one,) if one else () for one in (transport, verdict, rule))
+        rules = selection.match_rules(patterns)
         judged = await self._reader.job(_list_names(logs), _request(platform, topology, job, run), ctx)
 
         def answer_paths() -> CallToolResult:
-            chosen = wanted.select(judged)
-            text = "" if chosen else selection.explain_no_path(judged, wanted.verdicts)
+            chosen = selection.select_paths(judged, places, scope, transports, verdicts, rules)
+            text = "" if chosen else selection.explain_no_path(judged, verdicts)
             values = {"rank_space": judged.rank_space, "kinds": path_kinds(chosen)}
             if slowest_first:
                 chosen = selection.sort_slowest_first(chosen, judged)
