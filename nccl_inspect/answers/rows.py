@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nccl_inspect import bandwidth
-from nccl_inspect.answers import Column, name_line
+from nccl_inspect.answers import Column
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.judging.facts import ENDS, global_ranks
@@ -56,6 +56,10 @@ class Answer(NamedTuple):
         """Return the columns of the table for people."""
         shown = {one.name: Column(one.name, **one.metadata) for one in fields(self.record) if one.metadata}
         return [shown[name] for name in self.order.split() or shown]
+
+
+def _name_line(source: str | None, line: int | None) -> str:
+    return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"
 
 
 def _one_place(row: Any) -> _Places:
@@ -275,7 +279,7 @@ class HostRow(Frozen):
     cuda_versions: list[str] = column("driver", goes=1, folds=True)  # CUDA level of the driver
     last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
+    last_line: int | None = column("last line", goes=5, text=lambda row: _name_line(row.last_source, row.last_line))
 
 
 def list_hosts(job: Job) -> list[HostRow]:
@@ -390,7 +394,7 @@ def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
                     ratio=round(gbps / entry.expected_low, 3) if entry.expected_low else None,
                     verdict=verdict,
                     what=entry.reason or entry.what,
-                    line=name_line(line.source, line.line) if line else "",
+                    line=_name_line(line.source, line.line) if line else "",
                 )
             )
     return table
@@ -458,7 +462,7 @@ class RankRow(Frozen):
     state: str = column("state")  # one of `STATES`
     last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
+    last_line: int | None = column("last line", goes=5, text=lambda row: _name_line(row.last_source, row.last_line))
     error: str | None = column("first error", goes=9, least=16)  # the first error that its process reports
     error_is_echo: bool  # the error is the effect of a failure elsewhere
     error_source: str | None
@@ -580,7 +584,7 @@ class SettingRow(Frozen):
     note: str | None = column("note", goes=3)
     """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
     source: str | None
-    line: int | None = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
+    line: int | None = column("line", goes=1, text=lambda row: _name_line(row.source, row.line))
 
 
 def list_settings(job: Job) -> list[SettingRow]:
@@ -645,7 +649,7 @@ class TimingRow(Frozen):
     allgathers: float | None = column("allgathers", goes=2)
     rest: float | None = column("rest", goes=2)
     source: str
-    line: int = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
+    line: int = column("line", goes=1, text=lambda row: _name_line(row.source, row.line))
 
 
 def list_timings(job: Job) -> list[TimingRow]:

@@ -22,7 +22,7 @@ from nccl_inspect.model.document import clean, entries
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import tables
-from nccl_inspect.report.tables import UNBOUNDED, Table, draw_table, fit_table, gdr_word, make_cells, wrap_notes
+from nccl_inspect.report.tables import UNBOUNDED, draw_table, fit_table, gdr_word, make_cells, wrap_notes
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, pick_fields
 from nccl_inspect.util.text import cut, escape_controls
@@ -115,18 +115,20 @@ def command(
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
         chosen = selection.sort_slowest_first(chosen, job).take(slowest)
-    width = shared.output_width(out.target, UNBOUNDED)
+    width, own = shared.output_width(out.target, UNBOUNDED), [] if job.rank_space == "global" else [OWN_RANKS]
     if form != "table":
         out.write(_MATRICES[form](make_grid(chosen, job.paths, by)) if as_matrix else _LISTS[form](chosen))
     elif not chosen:
         out.write("no path")
     elif as_matrix:
-        own = [] if job.rank_space == "global" else [OWN_RANKS]
         out.write(_draw_matrix(make_grid(chosen, job.paths, by), width, own))
     else:
         platform = platforms.find(job.platform) if job.platform else None
         speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
-        table = pair_table(chosen, width, job.rank_space == "global", [speed] if slowest else [])
+        # Communicators are named where ranks are not global, so that the same pair appears for each.
+        columns = [*PAIR, *([_COMMUNICATORS] if own else []), *([speed] if slowest else [])]
+        table = fit_table(columns, make_cells(columns, chosen), width)
+        table.notes.extend(own)
         if width < UNBOUNDED and len(chosen) > _MANY:
             worse = len(chosen.where(lambda kind: kind.verdict == "fallback"))
             how = "--verdict fallback" if 0 < worse < len(chosen) else "--rank, --host or --slowest"
@@ -156,17 +158,6 @@ PAIR = (  # of the table of pairs
     Column("verdict", "verdict"),
 )
 _COMMUNICATORS = Column("communicators", "communicator")
-
-
-def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """Return a row for each directed pair, in a table that fits a width if it can.
-
-    Communicators are named where ranks are not global, so that the same pair appears for each.
-    """
-    columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
-    table = fit_table(columns, make_cells(columns, paths), width)
-    table.notes.extend([] if is_global else [OWN_RANKS])
-    return table
 
 
 OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
