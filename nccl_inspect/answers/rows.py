@@ -432,18 +432,8 @@ def _find_first_errors(job: Job) -> dict[Process, Error]:
     return errors
 
 
-STATES = {  # of a rank, worst first, with what they mean
-    "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
-    "failed": "reports an error itself, in a job that failed",
-    "missing": "has no line in this log",
-    "silent": "printed nothing after the first error of the job, although most others did",
-    "seen": "has lines, but none of a communicator",
-    "begun": "began to build its communicator",
-    "initialised": "has its communicator, and no connection line yet (connections are made at first use since 2.22)",
-    "connected": "has its communicator and connections",
-    "ended": "destroyed or aborted its communicators",
-}
-_WORST = tuple(STATES)
+STATES = ("suspect", "failed", "missing", "silent", "seen", "begun", "initialised", "connected", "ended")
+"""Of a rank, worst first; the help of the command says what they mean."""
 _NO_RANK = 1 << 30
 _MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
 
@@ -523,7 +513,7 @@ def list_ranks(job: Job) -> list[RankRow]:
             error = errors.get(line.process)
             table.append(row(None, "failed" if _has_failed(job, None, error) else "seen", line, error))
     table.sort(key=lambda row: _NO_RANK if row.rank is None else row.rank)  # by rank among the equally bad
-    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state)))
+    return sorted(table, key=lambda row: (row.rank not in blamed, STATES.index(row.state)))
 
 
 RANKS = Answer(
@@ -553,7 +543,7 @@ def _progress(job: Job) -> dict[int, str]:
         for rank, state in furthest.items():
             reached.setdefault(rank, []).append(state)
     return {
-        rank: max((state for state in states if state != "ended"), key=_WORST.index, default="ended")
+        rank: max((state for state in states if state != "ended"), key=STATES.index, default="ended")
         for rank, states in reached.items()
     }
 

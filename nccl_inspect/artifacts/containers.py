@@ -42,7 +42,6 @@ class Ended(Frozen):
     where: str  # the part of the file: `status.containerStatuses[0].state.terminated`
     text: str
     when: str = ""
-    restarts: int = 0
 
 
 class Place(Frozen):
@@ -362,13 +361,12 @@ def _list_ends(status: Node) -> list[Ended]:
     for group in ("initContainerStatuses", "containerStatuses"):
         for index, entry in enumerate(status.at(group).elements):
             for state in ("state", "lastState"):
-                over = entry.at(state, "terminated")
-                if over:
+                if over := entry.at(state, "terminated"):
                     reason, code = over.word("reason") or "Error", over.number("exitCode")
-                    when, restarts = over.word("finishedAt"), entry.number("restartCount") or 0
+                    when = over.word("finishedAt")
                     text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
                     where = f"status.{group}[{index}].{state}.terminated"
-                    ends.append(Ended(reason, code, over.line, where, text, when, restarts))
+                    ends.append(Ended(reason, code, over.line, where, text, when))
     return ends
 
 

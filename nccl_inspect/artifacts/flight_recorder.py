@@ -48,11 +48,7 @@ SYMMETRIC = (  # operations that are over on no rank before every rank has come:
 )
 
 
-class Direction(NamedTuple):
-    """Holds who sends to whom, by their ranks in the group."""
-
-    sender: int
-    receiver: int
+Direction = tuple[int, int]  # who sends to whom, by their ranks in the group
 
 
 class Call(Frozen):
@@ -90,7 +86,7 @@ def direction(operation: str) -> Direction | None:
     if match is None:
         return None
     here, arrow, there = int(match[1]), match[2], int(match[3])
-    return Direction(here, there) if arrow == "->" else Direction(there, here)
+    return (here, there) if arrow == "->" else (there, here)
 
 
 class Durations(NamedTuple):
