@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
-from nccl_inspect.judging.engine import CATEGORIES, list_rules
+from nccl_inspect.judging.engine import CATEGORIES, rules_by_name
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
@@ -43,8 +43,8 @@ class Explanation(Frozen):
 
 def rule_page(text: str) -> str | None:
     """Return the page of the named rule; None if there is no such rule."""
-    name = text.strip().lower()
-    return next((entry.rule.page for entry in list_rules() if entry.rule.name == name), None)
+    rule = rules_by_name().get(text.strip().lower())
+    return rule.page if rule else None
 
 
 def line(text: str) -> Explanation:
@@ -60,7 +60,7 @@ def line(text: str) -> Explanation:
         near = None if is_named else meaning.similar_message(text, engine.load_grammar())
         if near is None:
             raise _unknown(text)
-        rule = next((entry.rule for entry in list_rules() if entry.rule.name == near.production.rule), None)
+        rule = rules_by_name().get(near.production.rule)
         nearest = ("nearest", f"{near.sample}   (no exact match; this is the closest known line)")
         parts = [nearest, *_parts(near), *([("rule", f"{rule.name}: {rule.title}")] if rule else [])]
         return Explanation(parts, [], rule.name if rule else None)
@@ -84,7 +84,7 @@ def line(text: str) -> Explanation:
         findings = [one for one in job.findings if one.category != CATEGORIES[-1]]  # but those about the log
     finding = next((one for one in findings if one.rule == production.rule), next(iter(findings), None))
     name = finding.rule if finding else production.rule
-    rule = next((entry.rule for entry in list_rules() if entry.rule.name == name), None)
+    rule = rules_by_name().get(name)
     parts += [("rule", f"{rule.name}: {rule.title}")] if rule else []
     parts += [("first fix", finding.fix[0])] if finding and finding.fix else []
     return Explanation(parts, sense.fields, rule.name if rule else None)
@@ -101,7 +101,7 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
 
 
 def _unknown(text: str) -> NcclInspectError:
-    rules = [entry.rule for entry in list_rules()]
+    rules = rules_by_name().values()
     if text.strip().lower() in CATEGORIES:
         names = [rule.name for rule in rules if rule.category == text.strip().lower()]
         return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
@@ -112,6 +112,6 @@ def _unknown(text: str) -> NcclInspectError:
         hint = f"rules that mention it: {found}" if found else "no rule mentions it; see NCCL's documentation"
         return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)
     if len(text.split()) == 1:
-        similar = suggestion(text, [rule.name for rule in rules], 0.6)
+        similar = suggestion(text, rules_by_name(), 0.6)
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)

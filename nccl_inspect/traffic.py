@@ -123,11 +123,7 @@ _Sent = set[tuple[str | None, int, int | None]]  # communicator, rank and peer o
 
 
 def count_traffic(job: Job, names: list[str]) -> Traffic:
-    """Return the traffic of a job.
-
-    Args:
-        names: only these communicators; all when empty.
-    """
+    """Return the traffic of a job, in some communicators or all."""
     wanted = [calls for calls in job.calls if not names or calls.communicator in names]
     sent = {(calls.communicator, rank, calls.root) for calls in wanted if calls.func == "Send" for rank in calls.ranks}
     comms = {comm.id: comm for comm in job.communicators}

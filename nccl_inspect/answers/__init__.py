@@ -17,8 +17,3 @@ class Column(NamedTuple):
     is_host: bool = False  # names that begin alike are shortened where the table is too wide
     least: int = 0  # the width to which long cells may be cut if the table is too wide; 0 if they may not
     text: Callable[[Any], str] | None = None  # makes the cell from the record, if it is not just the value of the field
-
-
-def name_line(source: str | None, line: int | None) -> str:
-    """Return a line of the log as ``FILE:LINE``; empty if unknown."""
-    return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"

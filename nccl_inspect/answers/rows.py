@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nccl_inspect import bandwidth
-from nccl_inspect.answers import Column, name_line
+from nccl_inspect.answers import Column
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.judging.facts import ENDS, global_ranks
@@ -56,6 +56,10 @@ class Answer(NamedTuple):
         """Return the columns of the table for people."""
         shown = {one.name: Column(one.name, **one.metadata) for one in fields(self.record) if one.metadata}
         return [shown[name] for name in self.order.split() or shown]
+
+
+def _name_line(source: str | None, line: int | None) -> str:
+    return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"
 
 
 def _one_place(row: Any) -> _Places:
@@ -275,7 +279,7 @@ class HostRow(Frozen):
     cuda_versions: list[str] = column("driver", goes=1, folds=True)  # CUDA level of the driver
     last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
+    last_line: int | None = column("last line", goes=5, text=lambda row: _name_line(row.last_source, row.last_line))
 
 
 def list_hosts(job: Job) -> list[HostRow]:
@@ -390,7 +394,7 @@ def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
                     ratio=round(gbps / entry.expected_low, 3) if entry.expected_low else None,
                     verdict=verdict,
                     what=entry.reason or entry.what,
-                    line=name_line(line.source, line.line) if line else "",
+                    line=_name_line(line.source, line.line) if line else "",
                 )
             )
     return table
@@ -428,18 +432,8 @@ def _find_first_errors(job: Job) -> dict[Process, Error]:
     return errors
 
 
-STATES = {  # of a rank, worst first, with what they mean
-    "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
-    "failed": "reports an error itself, in a job that failed",
-    "missing": "has no line in this log",
-    "silent": "printed nothing after the first error of the job, although most others did",
-    "seen": "has lines, but none of a communicator",
-    "begun": "began to build its communicator",
-    "initialised": "has its communicator, and no connection line yet (connections are made at first use since 2.22)",
-    "connected": "has its communicator and connections",
-    "ended": "destroyed or aborted its communicators",
-}
-_WORST = tuple(STATES)
+STATES = ("suspect", "failed", "missing", "silent", "seen", "begun", "initialised", "connected", "ended")
+"""Of a rank, worst first; the help of the command says what they mean."""
 _NO_RANK = 1 << 30
 _MOST = 0.5  # share of the other ranks that must have continued for one to be called silent
 
@@ -458,7 +452,7 @@ class RankRow(Frozen):
     state: str = column("state")  # one of `STATES`
     last_time: str | None = column("last time", goes=3)  # of its last line, as the line has it
     last_source: str | None
-    last_line: int | None = column("last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line))
+    last_line: int | None = column("last line", goes=5, text=lambda row: _name_line(row.last_source, row.last_line))
     error: str | None = column("first error", goes=9, least=16)  # the first error that its process reports
     error_is_echo: bool  # the error is the effect of a failure elsewhere
     error_source: str | None
@@ -519,7 +513,7 @@ def list_ranks(job: Job) -> list[RankRow]:
             error = errors.get(line.process)
             table.append(row(None, "failed" if _has_failed(job, None, error) else "seen", line, error))
     table.sort(key=lambda row: _NO_RANK if row.rank is None else row.rank)  # by rank among the equally bad
-    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state)))
+    return sorted(table, key=lambda row: (row.rank not in blamed, STATES.index(row.state)))
 
 
 RANKS = Answer(
@@ -549,7 +543,7 @@ def _progress(job: Job) -> dict[int, str]:
         for rank, state in furthest.items():
             reached.setdefault(rank, []).append(state)
     return {
-        rank: max((state for state in states if state != "ended"), key=_WORST.index, default="ended")
+        rank: max((state for state in states if state != "ended"), key=STATES.index, default="ended")
         for rank, states in reached.items()
     }
 
@@ -580,7 +574,7 @@ class SettingRow(Frozen):
     note: str | None = column("note", goes=3)
     """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
     source: str | None
-    line: int | None = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
+    line: int | None = column("line", goes=1, text=lambda row: _name_line(row.source, row.line))
 
 
 def list_settings(job: Job) -> list[SettingRow]:
@@ -645,7 +639,7 @@ class TimingRow(Frozen):
     allgathers: float | None = column("allgathers", goes=2)
     rest: float | None = column("rest", goes=2)
     source: str
-    line: int = column("line", goes=1, text=lambda row: name_line(row.source, row.line))
+    line: int = column("line", goes=1, text=lambda row: _name_line(row.source, row.line))
 
 
 def list_timings(job: Job) -> list[TimingRow]:

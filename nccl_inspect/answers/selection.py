@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -44,43 +44,39 @@ class PlaceFilter(NamedTuple):
         return fits
 
 
-class PathFilter(NamedTuple):
-    """The paths that options select; empty fields select all."""
-
-    places: PlaceFilter
-    scope: str | None = None
-    transports: tuple[str, ...] = ()
-    verdicts: tuple[str, ...] = ()
-    rules: frozenset[str] = frozenset()  # names of rules: only paths that their findings are about
-
-    def select(self, job: Job) -> Selection:
-        """Return the selected paths of a job."""
-        fits = self.places.make_test(job)
-        kinds = {(kind.transport, kind.detail) for kind in job.paths.kinds} if self.transports else set()
-        details: set[str] = set()  # of the transports that words match: a prefix of one or of its parts, ignoring case
-        for word in self.transports:
-            start = word.lower()
-            fitting = {
-                detail  # NET/IB, by net/ib or ib
-                for transport, detail in kinds
-                if transport.lower() == start or f"/{start}" in f"/{detail}".lower()
-            }
-            if not fitting and start not in _TRANSPORTS:
-                there = sorted({detail for _, detail in kinds})
-                has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
-                raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
-            details |= fitting
-        paths = job.paths.where(
-            lambda kind: (
-                self.scope in (None, kind.scope)
-                and (not self.transports or kind.detail in details)
-                and (not self.verdicts or kind.verdict in self.verdicts)
-                and (not self.rules or not self.rules.isdisjoint(kind.rules))
-            )
+def select_paths(
+    job: Job,
+    places: PlaceFilter,
+    scope: str | None,
+    transports: Sequence[str],
+    verdicts: Sequence[str],
+    rules: Set[str],
+) -> Selection:
+    """Return the paths that options select, also those that findings of some rules are about; empty ones select all."""
+    fits = places.make_test(job)
+    kinds = {(kind.transport, kind.detail) for kind in job.paths.kinds} if transports else set()
+    details: set[str] = set()  # of the transports that words match: a prefix of one or of its parts, ignoring case
+    for word in transports:
+        start = word.lower()
+        fitting = {
+            detail  # NET/IB, by net/ib or ib
+            for transport, detail in kinds
+            if transport.lower() == start or f"/{start}" in f"/{detail}".lower()
+        }
+        if not fitting and start not in _TRANSPORTS:
+            there = sorted({detail for _, detail in kinds})
+            has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
+            raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
+        details |= fitting
+    paths = job.paths.where(
+        lambda kind: (
+            scope in (None, kind.scope)
+            and (not transports or kind.detail in details)
+            and (not verdicts or kind.verdict in verdicts)
+            and (not rules or not rules.isdisjoint(kind.rules))
         )
-        return paths.filter_values(
-            ("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts)
-        )
+    )
+    return paths.filter_values(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
 def sort_slowest_first(paths: Selection, job: Job) -> Selection:

@@ -126,14 +126,9 @@ NOTHING = Inventory([], [], [])
 
 
 def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
-    """Tell the logs from the evidence beside them, and read the latter.
+    """Tell the logs from the evidence beside them, and read the latter, with its progress in bytes.
 
-    Args:
-        inputs: paths, folders, archives, globs, ``-``, bytes or file objects.
-        progress: called after each file of evidence with the number of bytes read and their total.
-
-    Raises:
-        NoInputError: nothing is given, no log is, or something that cannot be one.
+    A NoInputError says that nothing is given, no log is, or something that cannot be one.
     """
     everything = beside(inputs, progress)
     if everything.evidence and not everything.logs:
@@ -143,11 +138,7 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
 
 
 def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
-    """Return the same of inputs that need hold no log.
-
-    Raises:
-        NoInputError: nothing is given, or something that cannot be a log.
-    """
+    """Return the same of inputs that need hold no log."""
     found = Inventory([], [], [])
 
     def pass_over(name: str, why: str) -> None:
@@ -203,11 +194,7 @@ def _read_files(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress |
 def read_share(
     files_of_kind: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
 ) -> list[list[Artifact] | None]:
-    """Return what files hold, in their order; None for one that is a log.
-
-    Args:
-        count: called with the size of each file that was read.
-    """
+    """Return what files hold, in their order, None for one that is a log; count the bytes of each that was read."""
     found: list[list[Artifact] | None] = []
     for file, kind in files_of_kind:
         is_too_large = (file.size or 0) > MAX_BYTES
@@ -238,13 +225,9 @@ def head_of(file: File) -> bytes:
 
 
 def contents(name: str, kind: Kind, pieces: Pieces, problem: str = "") -> list[Artifact]:
-    """Return what a file holds: one artifact, or one for each tool whose output is in it.
+    """Return what a file holds, one artifact for each tool whose output is in it; or only why it is not read.
 
-    Args:
-        problem: why it is not read.
-
-    Raises:
-        NotOfKindError: it is a log.
+    A NotOfKindError says that it is a log.
     """
     data = bytearray()
     try:
@@ -280,12 +263,7 @@ def contents(name: str, kind: Kind, pieces: Pieces, problem: str = "") -> list[A
 
 
 def open_members(file: File, wanted: Wanted) -> Iterator[Member]:
-    """Return the members of an archive, tar or zip.
-
-    Raises:
-        StreamError: it cannot be read.
-        OSError: likewise.
-    """
+    """Return the members of an archive, tar or zip; a StreamError or OSError says that it cannot be read."""
     from nccl_inspect.ingest.sources import archives  # most logs are not archives
 
     unpacked = compression.unpack_data(file.open(), compression.Allowance())
@@ -296,12 +274,9 @@ def open_members(file: File, wanted: Wanted) -> Iterator[Member]:
 
 
 def _read_archive(file: File, evidence: list[Artifact], passed: Pass) -> File:
-    """Read the evidence in an archive before its logs are; return it without that.
+    """Read the evidence in an archive before its logs are, and pass over what is neither; return it without that.
 
     What is wrong with the archive itself is said where its logs are read.
-
-    Args:
-        passed: takes the name of each member that is neither a log nor evidence, with the reason.
     """
     from nccl_inspect.ingest.sources.archives import Wanted  # most logs are not archives
 

@@ -42,7 +42,6 @@ class Ended(Frozen):
     where: str  # the part of the file: `status.containerStatuses[0].state.terminated`
     text: str
     when: str = ""
-    restarts: int = 0
 
 
 class Place(Frozen):
@@ -76,8 +75,7 @@ class Container(Record):
     def asks(self, *names: str) -> bool:
         """Return whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
 
-        Args:
-            names: whole ones; or beginnings that end with ``-`` or ``/``; or ends that begin with ``/``.
+        They are whole names, beginnings that end with ``-`` or ``/``, or ends that begin with ``/``.
         """
         return any(quantity(text) != 0 for text in self._amounts(*names))
 
@@ -244,7 +242,7 @@ def read_manifest(name: str, data: bytes) -> Manifest:
 def _pods(item: Node, file: str) -> Iterator[Pod]:
     kind, name = item.word("kind") or "Pod", item.word("metadata", "name")
     owners = item.at("metadata", "ownerReferences").elements
-    for path, around, spec in located.find(item, key="spec", having="containers"):
+    for path, around, spec in _find_specs(item, "", set()):
         own = item if path == "spec" else around
         yield Pod(
             file=file,
@@ -290,6 +288,21 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
         namespace=item.word("metadata", "namespace"),
         runtime="" if has_overrides else item.word("spec", "runtimeRef", "name"),
     )
+
+
+def _find_specs(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, Node, Node]]:
+    """Yield the specs of pods, each with its path and what is around it."""
+    if id(node) in seen:  # an alias stands elsewhere, too
+        return
+    seen.add(id(node))
+    spec = node.at("spec")
+    if spec.at("containers").elements:
+        yield located.join_keys(path, "spec"), node, spec
+    for name, entry in node.entries.items():
+        if entry.kind != "scalar":
+            yield from _find_specs(entry, located.join_keys(path, name), seen)
+    for index, element in enumerate(node.elements):
+        yield from _find_specs(element, f"{path}[{index}]", seen)
 
 
 def _containers(spec: Node, path: str) -> list[Container]:
@@ -348,13 +361,12 @@ def _list_ends(status: Node) -> list[Ended]:
     for group in ("initContainerStatuses", "containerStatuses"):
         for index, entry in enumerate(status.at(group).elements):
             for state in ("state", "lastState"):
-                over = entry.at(state, "terminated")
-                if over:
+                if over := entry.at(state, "terminated"):
                     reason, code = over.word("reason") or "Error", over.number("exitCode")
-                    when, restarts = over.word("finishedAt"), entry.number("restartCount") or 0
+                    when = over.word("finishedAt")
                     text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
                     where = f"status.{group}[{index}].{state}.terminated"
-                    ends.append(Ended(reason, code, over.line, where, text, when, restarts))
+                    ends.append(Ended(reason, code, over.line, where, text, when))
     return ends
 
 

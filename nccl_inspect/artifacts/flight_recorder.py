@@ -7,7 +7,6 @@ to 2.11), as a pickle (``nccl_trace_rank_N``) or as JSON (without stacks). A ran
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from array import array
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import Identity, Kind
 from nccl_inspect.artifacts.plain_pickle import loads
+from nccl_inspect.util.memory import pause_collector
 from nccl_inspect.util.records import Frozen, Record
 
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)|^(?!.*rank[_-]?\d)(?:.*\D)?(\d+)$", re.IGNORECASE)
@@ -48,11 +48,7 @@ SYMMETRIC = (  # operations that are over on no rank before every rank has come:
 )
 
 
-class Direction(NamedTuple):
-    """Holds who sends to whom, by their ranks in the group."""
-
-    sender: int
-    receiver: int
+Direction = tuple[int, int]  # who sends to whom, by their ranks in the group
 
 
 class Call(Frozen):
@@ -90,7 +86,7 @@ def direction(operation: str) -> Direction | None:
     if match is None:
         return None
     here, arrow, there = int(match[1]), match[2], int(match[3])
-    return Direction(here, there) if arrow == "->" else Direction(there, here)
+    return (here, there) if arrow == "->" else (there, here)
 
 
 class Durations(NamedTuple):
@@ -173,17 +169,11 @@ def _is_dump(head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Dump:
-    """Return a dump.
+    """Return a dump; the number at the end of the name of its file is the rank.
 
-    Args:
-        name: of the file: the number at its end is the rank.
-
-    Raises:
-        ValueError: it is damaged, or asks for more than plain values.
+    A ValueError says that it is damaged, or asks for more than plain values.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()  # it goes through a million new dictionaries again and again
-    try:
+    with pause_collector():  # it would go through a million new dictionaries again and again
         document = loads(data) if _PICKLED.match(data) else json.loads(data)
         if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
             raise ValueError("it has no list of entries")
@@ -205,9 +195,6 @@ def read(name: str, data: bytes) -> Dump:
         status = {key: int(number) for key, number in named if _NUMBER.fullmatch(number)}
         _take_entries(dump, [entry for entry in document.get("entries", ()) if isinstance(entry, dict)], status)
         return dump
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @lru_cache(maxsize=1024)

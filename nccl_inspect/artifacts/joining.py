@@ -28,6 +28,7 @@ from nccl_inspect.topology import Topology, bus_number
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.times import Moment, glog_seconds, moment
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.flight_recorder import Call, Dump
@@ -128,11 +129,7 @@ class Allotment:
 
 
 def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
-    """Return the jobs that have logs in each folder, or below it, by their numbers in order.
-
-    Args:
-        jobs: the names of the logs of each.
-    """
+    """Return by folder the jobs, given by the names of their logs, that have some there or below it, in their order."""
     numbers: dict[PurePath, dict[int, None]] = {}
     for number, sources in enumerate(jobs):
         for folder in {above for source in sources for above in PurePath(source).parents}:
@@ -187,11 +184,6 @@ def _find_dates(times: Iterable[str | None]) -> list[Moment]:
     return moments if len({when.clock for when in moments}) == 1 else []
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_SHOWN
-    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def strength(evidence: Identity, job: Traits) -> int:
     """Return how well evidence fits a job: the most telling thing that both have in common."""
     # A log or its folder may be named after the job's number: slurm-4711.out
@@ -211,9 +203,12 @@ def strength(evidence: Identity, job: Traits) -> int:
 def contradiction(evidence: Identity, job: Traits) -> str | None:
     """Return what shows that evidence is of another job, in words; None where nothing does."""
     if evidence.comms and job.comms and not (evidence.comms.keys() & job.comms or evidence.pids & job.pids):
-        return f"about other communicators ({_some([*evidence.comms.values()])}); the log has none of them"
+        return (
+            f"about other communicators ({list_words(evidence.comms.values(), _MOST_SHOWN)}); the log has none of them"
+        )
     if evidence.are_all_hosts and job.hosts and not evidence.hosts & job.hosts:
-        return f"about {_some(sorted(evidence.hosts))}; the log's hosts are {_some(sorted(job.hosts))}"
+        about, of_log = (list_words(sorted(hosts), _MOST_SHOWN) for hosts in (evidence.hosts, job.hosts))
+        return f"about {about}; the log's hosts are {of_log}"
     # Groups of a job of another size cannot have been the communicators of the log.
     most = next(iter(job.sizes), 1)
     if evidence.rank is not None and not evidence.sizes and len(job.sizes) == 1 and evidence.rank >= most > 1:
@@ -227,12 +222,8 @@ def contradiction(evidence: Identity, job: Traits) -> str | None:
     before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds
     if max(before, after) <= _DAY + (_ZONES if job.began.clock == "local" else 0.0):
         return None
-    return f"recorded {_days(max(before, after))} {'before the log began' if before > after else 'after the log ended'}"
-
-
-def _days(seconds: float) -> str:
-    days = round(seconds / _DAY)
-    return f"{days} day{'s' * (days > 1)}"
+    days = count(round(max(before, after) / _DAY), "day")
+    return f"recorded {days} {'before the log began' if before > after else 'after the log ended'}"
 
 
 # Which host of the job a file is about
@@ -265,11 +256,7 @@ class Hosts:
         return self._by_name.get(name.lower()) or self._by_name.get(short(name))
 
     def find_host(self, path: str) -> str | None:
-        """Return the host that a path names; None where it names none.
-
-        Args:
-            path: of a file: its own name may hold that of the host, a folder above it is named so.
-        """
+        """Return the host of a file: its own name may hold that of the host, a folder above it is named so."""
         parts = PurePath(path).parts[::-1]
         if (folder := foreign(path)) and (host := self.match_host(folder)):
             return host
@@ -294,8 +281,7 @@ def foreign(path: str) -> str | None:
 def identify(artifact: Artifact, hosts: Hosts | None = None) -> Identity:
     """Return what a file names of its job.
 
-    Args:
-        hosts: of the jobs that it may be about, for files about machines: where all have one, it is about that one.
+    A file about machines names one of the hosts of the jobs that it may be about, if these are given.
     """
     value = artifact.value
     if hosts is None or not isinstance(value, Report | Topology):
@@ -357,8 +343,8 @@ def _join_host(
     for what, named, of_log, key in (("GPUs", buses, gpus, bus_number), ("NICs", cards, nics, str)):
         there = of_log.get(host or "", set())
         if named and there and not {*map(key, named)} & {*map(key, there)}:
-            why = f"its {what} ({_some(sorted(named))}) are not those of the log ({_some(sorted(there))})"
-            return set_aside(artifact, why)
+            about, in_log = (list_words(sorted(some), _MOST_SHOWN) for some in (named, there))
+            return set_aside(artifact, f"its {what} ({about}) are not those of the log ({in_log})")
     items = [replace(item, host=host) for item in value.items]
     return replace(artifact, value=replace(value, items=tuple(items)), host=host)
 
@@ -392,7 +378,7 @@ def _find_other_releases(dumps: Mapping[int, Dump], job: Job) -> Iterator[tuple[
     known = {order(release) for release in job.nccl_versions if not is_inferred(release)}
     of_dumps = {place: order(dump.release) for place, dump in dumps.items()}
     if known and all(of_dumps.values()) and known.isdisjoint(of_dumps.values()):
-        of_log = _some(sorted(job.nccl_versions))
+        of_log = list_words(sorted(job.nccl_versions), _MOST_SHOWN)
         yield from ((place, f"of NCCL {dump.release}; the log is of {of_log}") for place, dump in dumps.items())
 
 
@@ -408,7 +394,8 @@ def _find_older(dumps: Mapping[int, Dump], _job: Job) -> Iterator[tuple[int, str
             is_copy = other.active_ns == dump.active_ns
             yield place, f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
         elif 0 < dump.active_ns < last - _DAY * 1e9:
-            yield place, f"{_days((last - dump.active_ns) / 1e9)} older than the dumps of other ranks"
+            days = round((last - dump.active_ns) / 1e9 / _DAY)
+            yield place, f"{count(days, 'day')} older than the dumps of other ranks"
 
 
 def _find_reruns(dumps: Mapping[int, Dump], job: Job) -> Iterator[tuple[int, str]]:

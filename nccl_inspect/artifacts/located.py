@@ -13,7 +13,7 @@ from typing import Any
 
 from nccl_inspect.util.records import Record
 
-_MAX_BYTES = 32 << 20
+MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000  # values of a file, with all that its aliases stand for
 MAX_DEPTH = 100
 _JSON_LINE = re.compile(rb"[ \t\[\]{}\r]|$")
@@ -64,20 +64,12 @@ class Node(Record):
 ABSENT = Node()
 
 
-def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:
-    """Return the documents of a file.
-
-    Args:
-        data: YAML or JSON.
-        most: bytes that are read.
-
-    Raises:
-        ValueError: it is neither, or holds more than is read.
-    """
+def documents(data: bytes) -> list[Node]:
+    """Return the documents of a file, YAML or JSON; a ValueError says that it is neither, or holds too much."""
     import yaml  # takes some time to load, and most jobs have no such file
 
-    if len(data) > most:
-        raise ValueError(f"larger than {most >> 20} MB")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return list(_Reader(yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader)).read())
@@ -144,31 +136,8 @@ class _Reader:
             raise ValueError(f"it holds, or its aliases stand for, more than {MAX_VALUES:,} values")
 
 
-def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node]]:
-    """Yield all mappings under a key that have another one: their paths, the mappings around them, and they themselves.
-
-    Args:
-        having: a key in them with a sequence that is not empty.
-    """
-    seen: set[int] = set()  # an alias stands elsewhere, too
-
-    def find_below(node: Node, path: str) -> Iterator[tuple[str, Node, Node]]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        inner = node.at(key)
-        if inner.at(having).elements:
-            yield _join_keys(path, key), node, inner
-        for name, entry in node.entries.items():
-            if entry.kind != "scalar":
-                yield from find_below(entry, _join_keys(path, name))
-        for index, element in enumerate(node.elements):
-            yield from find_below(element, f"{path}[{index}]")
-
-    return find_below(node, "")
-
-
-def _join_keys(path: str, key: str) -> str:
+def join_keys(path: str, key: str) -> str:
+    """Return the path of a key below another path."""
     return f"{path}.{key}" if path else key
 
 
@@ -184,12 +153,8 @@ def has_only(line: re.Pattern[bytes], head: bytes) -> bool:
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
-    """Return where a value under these keys belongs: the existing part of the path is kept.
-
-    Returns:
-        the innermost node that is there, its path, and the keys that are missing.
-    """
+    """Return where a value under these keys belongs: the innermost node that is there, its path, the missing keys."""
     left = list(keys)
     while left and node.at(left[0]).kind in ("mapping", "sequence"):
-        node, path = node.at(left[0]), _join_keys(path, left.pop(0))
+        node, path = node.at(left[0]), join_keys(path, left.pop(0))
     return node, path, left

@@ -34,11 +34,7 @@ class PlainPickleError(ValueError):
 
 
 def loads(data: bytes) -> Any:
-    """Return the value of a pickle.
-
-    Raises:
-        PlainPickleError: it is damaged, or asks for more than plain values.
-    """
+    """Return the value of a pickle; a PlainPickleError says that it is damaged, or asks for more than plain values."""
     _check(data)
     try:
         return _Reader(io.BytesIO(data), encoding="utf-8", errors="replace").load()

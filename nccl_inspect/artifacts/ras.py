@@ -151,11 +151,7 @@ def _is_answer(head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Answer:
-    """Return an answer.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return an answer; a ValueError says that it is damaged."""
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("{"):
         whole = _WITHOUT_COMMA.sub(r"\1,\2", text.lstrip())

@@ -96,9 +96,8 @@ class Standstill(Record):
 def find_standstills(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
     """Return what holds the job up, causes only: a rank that waits for another one is not a cause.
 
-    Args:
-        dumps: of any number of ranks; those without a rank are left out.
-        busy: ranks that wait for others outside of all calls, such as for those of a communicator that is being made.
+    Dumps of any number of ranks show it. Busy ranks wait for others outside of all calls, such as for those of a
+    communicator that is being made.
     """
     rows = {dump.rank: dump for dump in dumps if dump.rank is not None}
     every = groups(rows)
@@ -310,9 +309,6 @@ class _Chains:
     """Follows the waits of ranks from call to call to where they began.
 
     A call waits for the ranks that did not make it, and for those that made it but are in an earlier one.
-
-    Args:
-        busy: ranks that wait for others outside of these calls.
     """
 
     def __init__(self, calls: Sequence[Standstill], busy: Collection[int] = ()) -> None:

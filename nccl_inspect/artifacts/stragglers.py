@@ -54,8 +54,7 @@ class Straggler(Frozen):
 def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
     """Return the stragglers, the longest awaited first; each rank once, in the group that shows it.
 
-    Args:
-        dumps: of any number of ranks; groups count of which all ranks are there.
+    Groups count of which the dumps of all ranks are there.
     """
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.durations}
     stragglers: dict[int, Straggler] = {}

@@ -16,12 +16,13 @@ that took longest, which is hardly that of loading a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 from itertools import chain
 from math import isfinite
 from operator import attrgetter
+from statistics import median
 from typing import Any
 
 from nccl_inspect.bandwidth import compile_line, load_figures
@@ -347,14 +348,14 @@ def _conclude(table: Table) -> None:
     table.is_whole = listed > 0 and len(table.listed) == listed
     clear = [row for row in table.rows if row.algbw >= 1 and row.busbw]
     clear = clear or [row for row in table.rows if row.algbw > 0.1]
-    ratio = _median(row.busbw / row.algbw for row in clear) if clear else 0.0
+    ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
     sample = table.rows[-1]
     shares = []
     for row in table.rows:
         bits = re.search(r"64|32|16|8", row.type)
         width = _FIGURES["bytes"].get(row.type) or (int(bits[0]) // 8 if bits else 4)
         shares += [row.size / (row.count * width)] if row.count else []
-    share = _median(shares) if shares else 1
+    share = median(shares) if shares else 1
     parts = round(share) if share > 1 + _CLOSE else 1
     checked = [row for row in table.rows if row.errors is not None]
     is_unchecked_in_place = bool(checked) and not any(row.in_place for row in checked)
@@ -409,7 +410,7 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     for what in order:
         if values := max((values for (other, _), values in found.items() if other == what), key=len, default=None):
             numbers = [number for number, _ in values]
-            one = max(numbers) if what == IN_ALL else _median(numbers)
+            one = max(numbers) if what == IN_ALL else median(numbers)
             stated[what] = Speed(what, one, 1 if what == IN_ALL else len(values), values[-1][1])
     return [stated[what] for what in order if what in stated]
 
@@ -428,13 +429,6 @@ def _read_bars(lines: Sequence[Evidence], form: re.Pattern[str], of_another: re.
         yield Speed("seconds per step", seconds / done, 1, line)
         if done == steps and not name:
             yield Speed(IN_ALL, seconds, 1, line)
-
-
-def _median(numbers: Iterable[float]) -> float:
-    """Return the number in the middle; to load the module ``statistics`` takes longer than all else here."""
-    ordered = sorted(numbers)
-    middle = len(ordered) // 2
-    return (ordered[middle] + ordered[~middle]) / 2
 
 
 def _value(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import click
 
@@ -13,7 +14,6 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
-from nccl_inspect.ingest.lines.timestamps import Memory
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline.reading import nothing_found
 from nccl_inspect.report import Style
@@ -24,8 +24,7 @@ from nccl_inspect.util.secrets import mask_secrets, may_hide
 from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_lines
 
 _MARK = b" NCCL "
-_MAX_KNOWN = 50_000
-_MAX_BYTES = 8 << 20  # size of a generation of remembered messages
+_MAX_KNOWN = 10_000  # messages that are remembered
 
 
 @click.command(short_help="Print the log with a note below each kind of NCCL line.")
@@ -67,7 +66,7 @@ class _Margin:
         self._grammar = grammar
         self._only_nccl = only_nccl
         self._style = style
-        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)  # productions by level and message
+        self._parse = lru_cache(_MAX_KNOWN)(grammar.parse)
         self._noted: set[Production] = set()
         self.has_nccl = False  # whether there was a line of NCCL, or one related to it
 
@@ -101,13 +100,8 @@ class _Margin:
         parts = prefix.split(line)
         if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
             return self._find_slowly(line)
-        production = self._known.young.get(parts[1]) or self._known.recall(parts[1])
-        if production is None:
-            parsed = self._grammar.parse(parts[1].partition(b" ")[2])
-            production = parsed.production if parsed else self._find_slowly(line)
-            if parsed:
-                self._known.keep(parts[1], parsed.production)
-        return production
+        parsed = self._parse(parts[1].partition(b" ")[2])
+        return parsed.production if parsed else self._find_slowly(line)
 
     def _find_slowly(self, line: bytes) -> Production | None:
         sense = meaning.explain_line(mask_secrets(decode(line)), self._grammar)

@@ -31,10 +31,8 @@ FOUND = 1
 _INPUTS = ("logs", "log", "before")
 _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"
-_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _HYPHEN = "\u2011"  # stands for a hyphen at which no line may end
-_MIN_CONTINUED = 20  # columns below which a command is not continued on the next line
 
 
 class Example(NamedTuple):
@@ -129,39 +127,18 @@ def examples(command: click.Command) -> list[Example]:
 
 
 def fit_examples(rows: Sequence[Example], width: int) -> Iterator[str]:
-    """Yield examples in lines of some width: notes beside the commands where there is room for all, else above them."""
+    """Yield examples: notes beside the commands where a width has room for all, else above them; commands are whole."""
     column = max(len(example.command) for example in rows) + 3
     if all(column + len(example.note) <= width for example in rows):
         yield from (f"{example.command:{column}}{example.note}".rstrip() for example in rows)
         return
     for example in rows:
         yield from textwrap.wrap(example.note, width, initial_indent="# ", subsequent_indent="# ")
-        yield from _continue_command(example.command, width)
+        yield example.command
 
 
 def _long_name(parameter: click.Parameter) -> str:
     return max((*parameter.opts, ""), key=len).lstrip("-")
-
-
-def _continue_command(command: str, width: int) -> Iterator[str]:
-    if len(command) <= width or width < _MIN_CONTINUED:
-        yield command
-        return
-    words = iter(_WORD.findall(command))
-    units = [next(words)]  # an option together with its value
-    for word in words:
-        if units[-1].startswith("-") and " " not in units[-1] and word[0] not in "-|>":
-            units[-1] += f" {word}"
-        else:
-            units.append(word)
-    line = ""
-    for word in units:
-        if line.strip() and len(f"{line} {word}") > width - 2:
-            yield f"{line} \\"
-            line = f"    {word}"
-        else:
-            line = f"{line} {word}" if line else word
-    yield line
 
 
 def _unbroken(text: str) -> str:

@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import itemgetter
 
 import click
-from tabulate import tabulate
 
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
@@ -23,7 +22,7 @@ from nccl_inspect.model.document import clean, entries
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import tables
-from nccl_inspect.report.tables import UNBOUNDED, Table, draw_table, fit_table, gdr_word, make_cells, wrap_notes
+from nccl_inspect.report.tables import UNBOUNDED, draw_table, fit_table, gdr_word, make_cells, wrap_notes
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, pick_fields
 from nccl_inspect.util.text import cut, escape_controls
@@ -110,25 +109,26 @@ def command(
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
-    wanted = selection.PathFilter(places, scope, transports, verdicts, rules)
     job = shared.read(logs, options)
-    chosen = wanted.select(job)
+    chosen = selection.select_paths(job, places, scope, transports, verdicts, rules)
     if not chosen:
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
         chosen = selection.sort_slowest_first(chosen, job).take(slowest)
-    width = shared.output_width(out.target, UNBOUNDED)
+    width, own = shared.output_width(out.target, UNBOUNDED), [] if job.rank_space == "global" else [OWN_RANKS]
     if form != "table":
         out.write(_MATRICES[form](make_grid(chosen, job.paths, by)) if as_matrix else _LISTS[form](chosen))
     elif not chosen:
         out.write("no path")
     elif as_matrix:
-        own = [] if job.rank_space == "global" else [OWN_RANKS]
         out.write(_draw_matrix(make_grid(chosen, job.paths, by), width, own))
     else:
         platform = platforms.find(job.platform) if job.platform else None
         speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
-        table = pair_table(chosen, width, job.rank_space == "global", [speed] if slowest else [])
+        # Communicators are named where ranks are not global, so that the same pair appears for each.
+        columns = [*PAIR, *([_COMMUNICATORS] if own else []), *([speed] if slowest else [])]
+        table = fit_table(columns, make_cells(columns, chosen), width)
+        table.notes.extend(own)
         if width < UNBOUNDED and len(chosen) > _MANY:
             worse = len(chosen.where(lambda kind: kind.verdict == "fallback"))
             how = "--verdict fallback" if 0 < worse < len(chosen) else "--rank, --host or --slowest"
@@ -158,17 +158,6 @@ PAIR = (  # of the table of pairs
     Column("verdict", "verdict"),
 )
 _COMMUNICATORS = Column("communicators", "communicator")
-
-
-def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """Return a row for each directed pair, in a table that fits a width if it can.
-
-    Communicators are named where ranks are not global, so that the same pair appears for each.
-    """
-    columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
-    table = fit_table(columns, make_cells(columns, paths), width)
-    table.notes.extend([] if is_global else [OWN_RANKS])
-    return table
 
 
 OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
@@ -263,7 +252,7 @@ def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:
         return ("" if by_rank else " ").join(words) or absent
 
     head, body = [CORNER, *receivers], [[src, *(text(src, dst) for dst in receivers)] for src in senders]
-    # As tabulate has them under a head, with what stands between them.
+    # With the blanks in front of each.
     widths = [2 + max(len(name) + 2, *map(len, cells), 0) for name, *cells in zip(head, *body, strict=True)]
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
     if not by_rank and sum(widths) - 2 > min(width, _READABLE):
@@ -286,10 +275,10 @@ def _draw_matrix(shown: Grid, width: int, own: list[str]) -> str:
             used = widths[0]
         parts[-1].append(place)
         used += wide
-    picked = ([[line[at] for at in part] for line in (head, *body)] for part in parts)
-    texts = [
-        tabulate(rows, names, tablefmt="plain", disable_numparse=True, stralign="right") for names, *rows in picked
-    ]
+    texts = []
+    for part in parts:
+        lines = ("".join(line[at].rjust(widths[at]) for at in part) for line in (head, *body))
+        texts.append("\n".join(line[2:].rstrip() for line in lines))
     return "\n\n".join([*texts, "\n".join([*legend, *own])]) + "\n"
 
 

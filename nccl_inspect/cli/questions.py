@@ -154,7 +154,7 @@ def env(job: Job, differs: bool) -> Picked:
 @click.option(
     "--state",
     "states",
-    type=click.Choice(tuple(answers.STATES)),
+    type=click.Choice(answers.STATES),
     multiple=True,
     metavar="STATE",
     help="Only ranks in this state, such as missing. May be repeated.",

@@ -146,10 +146,10 @@ def complete_rules(_ctx: click.Context, _option: click.Parameter, incomplete: st
     """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
-    from nccl_inspect.judging.engine import list_rules
+    from nccl_inspect.judging.engine import rules_by_name
 
-    rules = [entry.rule for entry in list_rules() if entry.rule.name.startswith(incomplete)]
-    return [CompletionItem(rule.name, help=rule.title) for rule in rules]
+    rules = rules_by_name().items()
+    return [CompletionItem(name, help=rule.title) for name, rule in rules if name.startswith(incomplete)]
 
 
 def _complete_platforms(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
@@ -374,12 +374,12 @@ def read(
     return job
 
 
-def print_problems(problems: Sequence[str]) -> None:
-    """Print what could not be read, the first of many."""
+def print_problems(problems: Sequence[str], more: str = "more inputs could not be read") -> None:
+    """Print what is wrong with some files, the first of many."""
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
-        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+        print_stderr(f"{len(problems) - _MAX_PROBLEMS} {more}")
 
 
 _KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under such a name is a mistake

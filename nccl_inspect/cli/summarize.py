@@ -91,6 +91,10 @@ def command(
 
         out.write(brief.render(job, form))
     else:
-        style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
-        out.write_lines(report.render_lines(form, job, style))
+        format_, style = report.load(form), out.style.with_fields(only=only)
+        style = style if indent is None else style.with_fields(indent=indent)
+        if hasattr(format_, "pieces"):
+            out.write_lines(format_.pieces(job, style))
+        else:
+            out.write(format_.render(job, style))
     return shared.status(job, fail_on)

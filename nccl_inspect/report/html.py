@@ -22,7 +22,7 @@ from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
@@ -41,46 +41,28 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.wording import STATES, ranges
 
-if TYPE_CHECKING:
-    pass
-
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,14})")
 """What a script reads as a number and writes as the same digits; ``00`` is two of them."""
 
 
-class Once:
-    """Values by number: each is kept once, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, value: Any) -> int:
-        """Return the number of a value."""
-        return self._numbers.setdefault(json.dumps(value), len(self._numbers))
-
-    def values(self) -> list[Any]:
-        """Return all values."""
-        return list(map(json.loads, self._numbers))
+_Once = dict[str, int]  # values as JSON, each with its number, in the order in which they came
 
 
-class Texts:
-    """Texts that differ mostly in their numbers: the words of each kind once, the numbers as columns."""
+def _number(value: Any, known: _Once) -> int:
+    return known.setdefault(json.dumps(value), len(known))
 
-    def __init__(self) -> None:
-        self._kinds: dict[tuple[str, ...], tuple[int, list[tuple[int, ...]]]] = {}
-        self._order: list[int] = []
 
-    def append(self, text: str) -> None:
-        """Add a text."""
+def pack_texts(texts: Iterable[str]) -> dict[str, Any]:
+    """Return texts by the numbers in them: the kind of each, and of each kind its words and its columns of numbers."""
+    kinds: dict[tuple[str, ...], tuple[int, list[tuple[int, ...]]]] = {}
+    order = []
+    for text in texts:
         parts = _NUMBER.split(text)
-        kind, rows = self._kinds.setdefault(tuple(parts[::2]), (len(self._kinds), []))
+        kind, rows = kinds.setdefault(tuple(parts[::2]), (len(kinds), []))
         rows.append(tuple(map(int, parts[1::2])))
-        self._order.append(kind)
-
-    def document(self) -> dict[str, Any]:
-        """Return the kind of each text in their order, and of each kind its words and its columns of numbers."""
-        kinds = [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, (_, rows) in self._kinds.items()]
-        return {"order": pack_numbers(self._order), "kinds": kinds}
+        order.append(kind)
+    packed = [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, (_, rows) in kinds.items()]
+    return {"order": pack_numbers(order), "kinds": packed}
 
 
 def pack_numbers(numbers: Iterable[int]) -> str:
@@ -118,13 +100,13 @@ def _page_data(job: Job, names: dict[str, str], culprits: dict[str, list[int]]) 
 
 def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
     """Return the paths as columns; of each line, what precedes the message apart from the message."""
-    kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
-    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
-    rows = []
+    kinds, sources, names_of_comms = _Once(), _Once(), _Once()
+    number_of = cache(lambda kind, communicators: _number(_kind(kind, communicators, names_of_comms), kinds))
+    rows, heads, messages = [], [], []
     for (src, dst, *kind), line in zip(
         paths.values("src", "dst", "kind", "communicators"), paths.first_lines(), strict=True
     ):
-        source = sources.number(names.get(line.source, line.source))
+        source = _number(names.get(line.source, line.source), sources)
         rows.append((src, dst, number_of(*kind), source, line.line))
         head, mark, message = line.text.partition(_MARK)
         heads.append(head)
@@ -132,15 +114,15 @@ def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
     columns = zip(*rows, strict=True) if rows else repeat(())
     return {
         "paths": dict(zip(("src", "dst", "kind", "source", "line"), map(pack_numbers, columns), strict=False)),
-        "heads": heads.document(),
-        "messages": messages.document(),
-        "kinds": kinds.values(),
-        "kindComms": names_of_comms.values(),
-        "sources": sources.values(),
+        "heads": pack_texts(heads),
+        "messages": pack_texts(messages),
+        "kinds": list(map(json.loads, kinds)),
+        "kindComms": list(map(json.loads, names_of_comms)),
+        "sources": list(map(json.loads, sources)),
     }
 
 
-def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
+def _kind(path: PathKind, communicators: Iterable[str], comms: _Once) -> dict[str, Any]:
     """Return what paths have in common; what is not there is left out."""
     everything = {
         "look": picture.find_look(path).key,
@@ -150,7 +132,7 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
         "pxn": path.pxn_rank,
         **pick_fields(path, "shared", "link"),
         "channels": ranges(path.channels),
-        "comms": [comms.number(comm) for comm in communicators],
+        "comms": [_number(comm, comms) for comm in communicators],
         **pick_fields(path, "verdict", "rules"),
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
         "guessed": path.guessed,
@@ -159,11 +141,11 @@ def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str
 
 
 def _comm(view: picture.View) -> dict[str, Any]:
-    cut = set(view.info.incomplete_rings) if view.info else set()
-    ways = Once()
-    edges = [(link.src, link.dst, ways.number([picture.find_look(link).key, link.detail])) for link in view.links]
+    cut = set(view.comm.incomplete_rings)
+    ways = _Once()
+    edges = [(link.src, link.dst, _number([picture.find_look(link).key, link.detail], ways)) for link in view.links]
     return {
-        "name": view.name,
+        "name": view.comm.id,
         "title": picture.view_title(view),
         "rings": [
             {
@@ -177,7 +159,7 @@ def _comm(view: picture.View) -> dict[str, Any]:
             {"channels": picture.channel_words(shape.channels), "links": _columns(shape.links, 2)}
             for shape in view.trees
         ],
-        "ways": ways.values(),
+        "ways": list(map(json.loads, ways)),
         "edges": _columns(edges, 3),
     }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from nccl_inspect.judging.engine import CATEGORIES, list_rules
+from nccl_inspect.judging.engine import CATEGORIES, rules_by_name
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest
@@ -30,9 +30,8 @@ def render(job: Job, style: Style) -> str:
     for one in job.jobs:
         verdict = _verdict("jobs", one.verdict, one.reason, f"{one.first.source}:{one.first.line}")
         suites.append(suite(escape_controls(one.name), [verdict]))
-    categories = {entry.rule.name: entry.rule.category for entry in list_rules()}
     for category in CATEGORIES:
-        if names := [name for name in job.rules if categories[name] == category]:
+        if names := [name for name in job.rules if rules_by_name()[name].category == category]:
             cases = [case for name in names if (case := _case(job, name, category))]
             suites.append(suite(category, cases or [new_case("nothing found", category)]))
     return document(suites)

@@ -6,6 +6,7 @@ refer to issues (``#1``).
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from nccl_inspect._version import __version__
@@ -14,21 +15,32 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, jobs
 from nccl_inspect.report.tables import KIND_HEAD, rows_by_kind
-from nccl_inspect.report.words import escape_markdown, folded_lines, markdown_table, render_markdown
+from nccl_inspect.report.words import code_span, environment, escape_markdown, folded_lines, markdown_table, step_item
 from nccl_inspect.util.wording import count
 
 SUFFIXES = ("md",)
 _MAX_ERRORS = 5
+_BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
+"""What starts a list or underlines a heading, at the start of a paragraph."""
 
 
 def render(job: Job, style: Style) -> str:
-    """Return verdict, facts, paths, findings with folded evidence, and open questions."""
-    return render_markdown(
-        Path(__file__).with_suffix(".md.j2"),
+    """Return verdict, facts, paths, findings with folded evidence, and open questions; several empty lines are one."""
+    pages = environment(Path(__file__).parent).overlay(autoescape=False, finalize=None)
+    pages.filters |= {
+        "code": code_span,
+        "folded": folded_lines,
+        "paragraph": lambda text: _BEGINS_BLOCK.sub(r"\1\\\2", text),
+        "step": step_item,
+        "table": lambda rows, head: markdown_table(head, (list(map(escape_markdown, row)) for row in rows)),
+        "text": escape_markdown,
+    }
+    text = pages.get_template("markdown.md.j2").render(
         **{"job": job, "style": style, "version": __version__, "digest": digest, "jobs": jobs, "kind_head": KIND_HEAD},
         **{"rows_by_kind": rows_by_kind, "capture_command": remedies.capture_command},
         **{"facts": _tabulate_facts, "evidence": _fold_evidence, "errors": _list_errors},
     )
+    return re.sub("\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 
 def _tabulate_facts(job: Job) -> str:

@@ -51,23 +51,18 @@ class DrawnShape(Frozen):
 class View(Frozen):
     """One communicator; without rings and trees in the log, its connections."""
 
-    name: str
-    state: str
-    nranks: int
-    channels: int | None
-    parent: str | None
+    comm: CommunicatorInfo
     hosts: dict[str, list[int]]  # the ranks of each host; those of unknown hosts under `?`
     gpus: dict[int, Gpu] = field(default_factory=dict)
     rings: tuple[DrawnShape, ...] = ()
     trees: tuple[DrawnShape, ...] = ()
     links: tuple[DrawnLink, ...] = ()
     others: tuple[str, ...] = ()  # communicators that are not drawn
-    info: CommunicatorInfo | None = None  # the communicator; None for connections without one
 
     @property
     def is_folded(self) -> bool:
         """Return whether there are too many ranks to draw each one."""
-        return self.nranks > FOLD_ABOVE
+        return self.comm.nranks > FOLD_ABOVE
 
     @property
     def kinds(self) -> list[str]:
@@ -82,8 +77,8 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
     if comms or names or not job.paths:
         return [paths.view(job, comm) for comm in comms]
     ranks = sorted(job.paths.ends())
-    state, hosts, links = "no communicator in the log", paths.hosts(ranks), paths.connections(job.paths)
-    return [View("connections", state, len(ranks), None, None, hosts, links=links)]
+    unknown = CommunicatorInfo("connections", None, len(ranks), [], [], None, [], [], "no communicator in the log")
+    return [View(unknown, paths.hosts(ranks), links=paths.connections(job.paths))]
 
 
 class _Paths:
@@ -119,13 +114,10 @@ class _Paths:
         rings = tuple(DrawnShape(tuple(channels), order) for order, channels in orders.items())
         trees = tuple(DrawnShape(tuple(channels), links=links) for links, channels in group_values(joined).items())
         ranks = [rank for rank in comm.ranks if rank is not None]
-        known = pick_fields(comm, "state", "nranks", "channels", "parent")
         gpus = {rank: job.gpus[rank] for rank in ranks if rank in job.gpus}
         links = self._links(comm.id, rings, trees)
         links = links or self.connections(self._of_communicator.get(comm.id, ()), comm.id)
-        return View(
-            comm.id, **known, hosts=self.hosts(ranks), gpus=gpus, rings=rings, trees=trees, links=links, info=comm
-        )
+        return View(comm, self.hosts(ranks), gpus, rings, trees, links)
 
     def _links(self, comm: str, rings: Iterable[DrawnShape], trees: Iterable[DrawnShape]) -> tuple[DrawnLink, ...]:
         turns = (("ring", zip(ring.ranks, (*ring.ranks[1:], *ring.ranks[:1]), strict=True), ring) for ring in rings)
@@ -198,9 +190,9 @@ def describe_link(link: DrawnLink) -> str:
 def view_title(view: View) -> str:
     """Return the head line of a communicator."""
     hosts = count(len(view.hosts), "host")
-    lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
-    size = f"{count(view.nranks, 'rank')} on {hosts}{lanes}"
-    return f"{escape_controls(view.name)}: {size}, {STATES.get(view.state, view.state)}"
+    lanes = f", {count(view.comm.channels, 'channel')}" if view.comm.channels else ""
+    size = f"{count(view.comm.nranks, 'rank')} on {hosts}{lanes}"
+    return f"{escape_controls(view.comm.id)}: {size}, {STATES.get(view.comm.state, view.comm.state)}"
 
 
 def gpu_words(view: View, rank: int) -> str:

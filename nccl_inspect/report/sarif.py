@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
-from nccl_inspect.judging.engine import Rule, list_rules
+from nccl_inspect.judging.engine import Rule, rules_by_name
 from nccl_inspect.model.document import clean, standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -37,7 +37,7 @@ def render(job: Job, style: Style) -> str:
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
-    rules = [entry.rule for entry in list_rules() if entry.rule.name in used]
+    rules = [rule for name, rule in rules_by_name().items() if name in used]
     places = {rule.name: index for index, rule in enumerate(rules)}
     counts: _Counts = Counter()
     results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in findings]

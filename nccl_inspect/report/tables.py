@@ -41,13 +41,13 @@ def rows_by_kind(paths: Selection) -> list[list[str]]:
 KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 
 
-def align_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table, as tabulate's format "simple" has them.
+def align_table(head: Sequence[str], rows: Iterable[Sequence[str]], room: int = 2) -> list[str]:
+    """Return the lines of a table, with some room behind the names in its head, as tabulate's format "simple" has them.
 
-    Loading tabulate takes as long as reading a short log, and a summary needs no more than this.
+    Loading tabulate takes as long as reading a short log, and most tables need no more than this.
     """
     rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, [f"{name}  " for name in head], strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, [name + " " * room for name in head], strict=True)]
     lines = [head, ["-" * width for width in widths], *rows]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
@@ -146,12 +146,8 @@ def _cut_column(column: Sequence[str], width: int) -> list[str]:
 
 def draw_table(table: Table, width: int) -> str:
     """Return the text of a table."""
-    from tabulate import tabulate  # slow to load, and summaries do not need it
-
-    # With a head of its own, tabulate would widen each column by two.
-    lines = ["-" * max(map(len, column)) for column in zip(table.head, *table.body, strict=True)]
-    text = tabulate([table.head, lines, *table.body], tablefmt="plain", disable_numparse=True)
-    return "\n".join([text, *([""] if table.notes else []), *wrap_notes(table.notes, width)]) + "\n"
+    lines = align_table(table.head, table.body, room=0)
+    return "\n".join([*lines, *([""] if table.notes else []), *wrap_notes(table.notes, width)]) + "\n"
 
 
 def wrap_notes(notes: Sequence[str], width: int) -> list[str]:

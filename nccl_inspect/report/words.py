@@ -127,25 +127,9 @@ def duration(seconds: float) -> str:
 
 
 _URL = compile_later(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
-_BEGINS_BLOCK = compile_later(r"^(\d*)([-+=.)])")
-"""What starts a list or underlines a heading, at the start of a paragraph."""
 _MAX_LINE = 500  # characters of a line of evidence, unless verbose: an issue holds 65,536 in all
 _SPECIAL = compile_later(r"[\\`*_{}\[\]<>|~&$#]")
 _CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
-
-
-def render_markdown(template: Path, **context: Any) -> str:
-    """Return the Markdown that a template makes; several empty lines are one, and its filters escape text."""
-    pages = environment(template.parent).overlay(autoescape=False, finalize=None)
-    pages.filters |= {
-        "code": code_span,
-        "folded": folded_lines,
-        "paragraph": lambda text: _BEGINS_BLOCK.sub(r"\1\\\2", text),
-        "step": step_item,
-        "table": lambda rows, head: markdown_table(head, (list(map(escape_markdown, row)) for row in rows)),
-        "text": escape_markdown,
-    }
-    return re.sub("\n{3,}", "\n\n", pages.get_template(template.name).render(context)).strip("\n") + "\n"
 
 
 def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:

@@ -95,11 +95,7 @@ class Topology(Frozen):
 
 
 def read(path: str) -> Topology:
-    """Read a topology file of any known format.
-
-    Raises:
-        TopologyError: it cannot be read, or is of no known format.
-    """
+    """Read a topology file of any known format; a TopologyError says that it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -110,11 +106,7 @@ def read(path: str) -> Topology:
 
 
 def read_any(text: str, name: str) -> Topology:
-    """Read a topology of any known format.
-
-    Raises:
-        TopologyError: it is damaged, or of no known format.
-    """
+    """Read a topology of any known format; a TopologyError says that it is damaged, or of none."""
     plain = _ANSI.sub("", text)
     if _HEAD.search(plain) and _FIRST_ROW.search(plain):
         return _read_matrix(plain, name)
@@ -150,9 +142,6 @@ def _read_matrix(plain: str, name: str) -> Topology:
         NIC Legend:
 
           NIC0: mlx5_0
-
-    Raises:
-        TopologyError: a row is shorter than the head says, or holds an unknown class.
     """
     lines = plain.splitlines()
     heads = (line for line in lines if line.split()[:1] == ["GPU0"] and "X" not in line.split())

@@ -58,11 +58,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, name: str) -> Topology:
-    """Read the tree, or the graphs; without entities, which could blow up.
-
-    Raises:
-        TopologyError: it is not well-formed XML, or holds no GPU, ring or tree.
-    """
+    """Read the tree, or the graphs; without entities, which could blow up."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
 

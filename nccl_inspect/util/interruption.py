@@ -80,15 +80,14 @@ class Interruption:
         iterator = iter(items)
         while not self.happened:
             try:
-                try:
-                    self._waiting = True
-                    item: Any = next(iterator, _END)
-                finally:
-                    self._waiting = False
+                self._waiting = True
+                item: Any = next(iterator, _END)
             except KeyboardInterrupt:
                 if not self.happened:
                     raise
                 break
+            finally:
+                self._waiting = False
             if item is _END:
                 break
             yield item

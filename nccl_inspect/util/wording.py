@@ -17,7 +17,7 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 
 _LEAST_STEPS = 5  # ranks from which a stride is easier to read than the ranks themselves
-_LEAST_IN_CLASS = 4  # the same where the ranks are split into strides of one step
+_LEAST_IN_STRIDE = 4  # ranks of a stride where they are split into several
 _MOST_STEPS_TRIED = 2
 _RANGE = compile_later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _NUMBER = compile_later(r"([0-9]+)")
@@ -64,7 +64,7 @@ def _parts(numbers: Iterable[int]) -> list[range]:
         return simple
     gaps = Counter(after[0] - before[0] for before, after in pairwise(simple))
     strides = [_split_strides(ordered, step) for step, _ in gaps.most_common(_MOST_STEPS_TRIED) if step > 1]
-    return min([_join_steps(simple), *strides], key=lambda parts: sum(len(range_word(part)) + 1 for part in parts))
+    return min([simple, *strides], key=lambda parts: sum(len(range_word(part)) + 1 for part in parts))
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
@@ -73,37 +73,18 @@ def _runs(ordered: Sequence[int]) -> list[range]:
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
 
 
-def _join_steps(parts: Sequence[range]) -> list[range]:
-    """Return parts in which single numbers in a row with one and the same step between them are one."""
-    strides: list[range] = []
-    at = 0
-    while at < len(parts):
-        end = at + 1  # after the last number that keeps the step of the first two
-        while (
-            end < len(parts)
-            and len(parts[end - 1]) == len(parts[end]) == 1
-            and parts[end].start - parts[end - 1].start == parts[at + 1].start - parts[at].start
-        ):
-            end += 1
-        if end - at >= _LEAST_STEPS:
-            step = parts[at + 1].start - parts[at].start
-            strides.append(range(parts[at].start, parts[end - 1].start + 1, step))
-            at = end
-        else:
-            strides.append(parts[at])
-            at += 1
-    return strides
-
-
 def _split_strides(ordered: Sequence[int], step: int) -> list[range]:
-    """Return numbers by their remainder for a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
+    """Return numbers by their remainder for a step (``0-1016:8,1-1017:8``: two GPUs of each host), and the others."""
     strides: list[range] = []
+    others: list[int] = []
     for rest, members in group_values((number % step, number // step) for number in ordered).items():
         for run in _runs(members):
             stride = range(run[0] * step + rest, run[-1] * step + rest + 1, step)
-            is_long = len(run) >= _LEAST_IN_CLASS
-            strides += [stride] if is_long else [range(number, number + 1) for number in stride]
-    return sorted(strides, key=lambda part: part.start)
+            if len(run) >= _LEAST_IN_STRIDE:
+                strides.append(stride)
+            else:
+                others += stride
+    return sorted([*strides, *_runs(sorted(others))], key=lambda part: part.start)
 
 
 def fold_names(names: Iterable[str]) -> list[str]:

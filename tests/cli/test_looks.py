@@ -51,7 +51,9 @@ def test_help_says_what_a_command_does_and_fits() -> None:
     for name in (*COMMANDS, ""):
         for columns in (40, 80, 120):
             lines = execute(*name.split(), "--help", env={"COLUMNS": f"{columns}"}).stdout.decode().splitlines()
-            wrong += [(name, line) for line in lines if len(line) > columns and not line.strip().startswith(("'", '"'))]
+            long = [line for line in lines if len(line) > columns and not line.strip().startswith(("'", '"'))]
+            whole = [example.command for example in manual.examples(COMMANDS.get(name, TOP.command))]
+            wrong += [(name, line) for line in long if line.strip() not in whole]
     assert not wrong
     output = invoke("--help").stdout
     assert all(re.search(rf"^  {name} +\S", output, re.MULTILINE) for name in cli.list_commands(TOP))
@@ -90,7 +92,6 @@ def test_examples_fit() -> None:
     for width, lines in {
         60: ["tool a.log              plain", "tool a.log --to 'b c'   both"],
         24: ["# plain", "tool a.log", "# both", "tool a.log --to 'b c'"],
-        20: ["# plain", "tool a.log", "# both", "tool a.log \\", "    --to 'b c'"],
     }.items():
         assert list(manual.fit_examples(shown, width)) == lines
 

@@ -19,9 +19,10 @@ from command_line import execute
 from terminals import EXE, TWO_HOSTS
 
 import nccl_inspect
-from nccl_inspect.cli.paths import pair_table
+from nccl_inspect.cli.paths import PAIR
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.log_detection import is_log
+from nccl_inspect.report.tables import fit_table, make_cells
 from nccl_inspect.util import atomic_files
 
 LOG = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
@@ -325,7 +326,7 @@ def test_the_suffix_of_the_file_names_the_format(tmp_path: Path) -> None:
 
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
     paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
-    _, _, notes = pair_table(paths, 60)
+    _, _, notes = fit_table(PAIR, make_cells(PAIR, paths), 60)
     assert "dst host of all: llama-3-8b-node-0-1" in notes
 
 

@@ -24,7 +24,7 @@ from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.model.paths.table import Table, columns_of
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
-from nccl_inspect.report.html import Texts, pack_numbers
+from nccl_inspect.report.html import pack_numbers, pack_texts
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -200,10 +200,7 @@ def test_paths_have_their_kind() -> None:
 
 def test_texts_keep_each_digit() -> None:
     lines = ["", "no number", "00", "007 8", "7 8", "x" * 3 + "9" * 40, "9007199254740993", "1a000", "-5", "1٣ 4"]
-    texts = Texts()
-    for line in lines:
-        texts.append(line)
-    document = texts.document()
+    document = pack_texts(lines)
     rows = {
         kind: zip(*map(unpack_numbers, columns), strict=True) if columns else repeat(())
         for kind, (_, *columns) in enumerate(document["kinds"])

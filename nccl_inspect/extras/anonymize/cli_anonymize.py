@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeAlias
 
@@ -32,7 +32,6 @@ from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, some_names
 
-_MAX_TOLD = 20
 _EXAMPLES = """
 Examples:
   nccl-inspect anonymize job.log > shareable.log
@@ -92,20 +91,17 @@ def write(
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
         target.guard(job.input_paths, overwrite)
-        for name, reason in islice(sorted(job.passed_over.items()), _MAX_TOLD):
-            print_stderr(f"passed over: {name} ({reason})")
-        if len(job.passed_over) > _MAX_TOLD:
-            print_stderr(f"passed over: {count(len(job.passed_over) - _MAX_TOLD, 'more file')}")
+        passed_over = [f"passed over: {name} ({reason})" for name, reason in sorted(job.passed_over.items())]
+        shared.print_problems(passed_over, "more files were passed over")
         leaks = Leaks(table)
         job.write(target, leaks)
         for name, path in target.files.items():
             with path.open("rb") as written:
                 for lines in iter(partial(written.readlines, 1 << 20), []):
                     leaks.look(name, b"".join(lines))
-        for name, left in islice(leaks.left.items(), _MAX_TOLD):
-            print_stderr(f"{name}: still names {some_names(sorted(left), 5)}; review it before you share it")
-        if len(leaks.left) > _MAX_TOLD:
-            print_stderr(f"{count(len(leaks.left) - _MAX_TOLD, 'more file')} with names left")
+        named = ((name, some_names(sorted(left), 5)) for name, left in leaks.left.items())
+        still = [f"{name}: still names {left}; review it before you share it" for name, left in named]
+        shared.print_problems(still, "more files still name some")
         target.pack()
     if map_file:
         table.save(map_file)

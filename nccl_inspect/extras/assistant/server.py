@@ -37,7 +37,7 @@ from nccl_inspect.extras.gate.policy import STATES, Policy, Worst, read_policy
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.judging.engine import CATEGORIES, list_rules
+from nccl_inspect.judging.engine import CATEGORIES, rules_by_name
 from nccl_inspect.model.document import evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Selection
@@ -187,7 +187,7 @@ def path_kinds(paths: Selection) -> list[dict[str, Any]]:
     """Return paths by kind, the first few."""
     names = ("scope", "path", "pairs", "gdr", "channels", "verdict")
     rows = (dict(zip(names, row, strict=True)) for row in rows_by_kind(paths)[:_MAX_KINDS])
-    return [row | {"pairs": int(row["pairs"].replace(",", ""))} for row in rows]
+    return [row | {"pairs": int(row["pairs"])} for row in rows]
 
 
 def explain_line(text: str) -> dict[str, Any]:
@@ -296,18 +296,13 @@ class Tools:
         kind and lists some of them: 'page' says how to get the next ones.
         """
         places = selection.PlaceFilter(selection.parse_ranges("rank", (rank,) if rank else ()), (host,) if host else ())
-        wanted = selection.PathFilter(
-            places,
-            scope,
-            (transport,) if transport else (),
-            (verdict,) if verdict else (),
-            frozenset(selection.match_rules((rule,) if rule else ())),
-        )
+        transports, verdicts, patterns = ((one,) if one else () for one in (transport, verdict, rule))
+        rules = selection.match_rules(patterns)
         judged = await self._reader.job(_list_names(logs), _request(platform, topology, job, run), ctx)
 
         def answer_paths() -> CallToolResult:
-            chosen = wanted.select(judged)
-            text = "" if chosen else selection.explain_no_path(judged, wanted.verdicts)
+            chosen = selection.select_paths(judged, places, scope, transports, verdicts, rules)
+            text = "" if chosen else selection.explain_no_path(judged, verdicts)
             values = {"rank_space": judged.rank_space, "kinds": path_kinds(chosen)}
             if slowest_first:
                 chosen = selection.sort_slowest_first(chosen, judged)
@@ -345,9 +340,8 @@ class Tools:
         judged = await self._reader.job(names_of_logs, _request(platform, topology, job, run), ctx)
         chosen = [finding for finding in judged.findings if rule in (None, finding.rule)]
         if rule is not None and not chosen:
-            names = [entry.rule.name for entry in list_rules()]
-            if rule not in names:
-                raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names, 0.6) or "'rules' lists them")
+            if rule not in (known := rules_by_name()):
+                raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, known, 0.6) or "'rules' lists them")
             there = ", ".join(dict.fromkeys(finding.rule for finding in judged.findings)) or "none"
             if question := next((entry for entry in judged.not_judged if entry.rule == rule), None):
                 raise NcclInspectError(f"{rule} could not be judged: {question.reason}", question.needs)
@@ -413,7 +407,7 @@ class Tools:
         word = (search or "").lower()
         chosen = [
             pick_fields(rule, "name", "category", "severity", "title")
-            for rule in (entry.rule for entry in list_rules())
+            for rule in rules_by_name().values()
             if category is None or rule.category == category.lower()
             if word in rule.name or word in rule.title.lower()
         ]

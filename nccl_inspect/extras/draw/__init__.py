@@ -13,24 +13,15 @@ from nccl_inspect.report.picture import LOOKS_BY_KEY, Look, View, find_look
 from nccl_inspect.util.discovery import package
 
 
-class Bundle(NamedTuple):
-    """All links of one look between two hosts."""
-
-    src: str
-    dst: str
-    look: Look
-    links: int
-
-
-def bundles(view: View, kind: str) -> list[Bundle]:
-    """Return the links of one kind, host by host."""
+def bundles(view: View, kind: str) -> list[tuple[str, str, Look, int]]:
+    """Return the links of one kind, host by host: both hosts, their look, and how many look so."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     counts: dict[tuple[str, str, str], int] = {}
     for link in view.links:
         if link.kind == kind and link.src in host_of and link.dst in host_of:
             key = host_of[link.src], host_of[link.dst], find_look(link).key
             counts[key] = counts.get(key, 0) + 1
-    return [Bundle(src, dst, LOOKS_BY_KEY[key], links) for (src, dst, key), links in counts.items()]
+    return [(src, dst, LOOKS_BY_KEY[key], links) for (src, dst, key), links in counts.items()]
 
 
 def host_of(hosts: Mapping[str, Iterable[int]], unknown: str) -> dict[int, str]:

@@ -18,8 +18,8 @@ def pick_largest(candidates: list[View]) -> list[View]:
     """Return the communicator that a picture shows by default: the largest one with links."""
     if len(candidates) < 2:
         return candidates
-    best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
-    return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
+    best = max(candidates, key=lambda view: (bool(view.links), view.comm.nranks))
+    return [replace(best, others=tuple(view.comm.id for view in candidates if view is not best))]
 
 
 @click.command(short_help="Show communicators with their rings and trees, as text or a picture.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from nccl_inspect.extras.draw import bundles
@@ -20,7 +22,7 @@ DRAWS = True
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
     """Return a graph: a cluster for each communicator and kind of link, in it its hosts, with their ranks if few."""
     pages = environment(Path(__file__).parent).overlay(autoescape=False, finalize=None)
-    pages.filters |= {"quote": _quote, "printable": escape_controls}
+    pages.filters |= {"quote": partial(json.dumps, ensure_ascii=False), "printable": escape_controls}
     kinds = [(view, kind) for view in views for kind in view.kinds or [""]]
     parts = [(number, view, kind, _join(view, kind)) for number, (view, kind) in enumerate(kinds, 1)]
     return pages.get_template("dot.j2").render(parts=parts, title=view_title, gpu=gpu_words) + "\n"
@@ -35,8 +37,3 @@ def _join(view: View, kind: str) -> Iterator[tuple[int, int, Look, str, str]]:
         if link.kind == kind and not view.is_folded:
             label = f"{escape_controls(link.detail or '?')} ch {ranges(link.channels)}"
             yield link.src, link.dst, find_look(link), label, describe_link(link)
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

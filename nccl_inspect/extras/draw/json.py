@@ -9,15 +9,12 @@ from typing import Any
 from nccl_inspect.extras.draw import fewest_crossings, host_of, tree_shape
 from nccl_inspect.model.communicators.rings_and_trees import crossings, is_closed
 from nccl_inspect.model.document import clean, traits
-from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import UNKNOWN_HOST, View
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.records import pick_fields
 
 DRAWS = False
-_NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
-"""Stands for the unknown communicator of connections without one."""
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
@@ -30,15 +27,14 @@ def _view(view: View) -> dict[str, Any]:
     hosts = host_of(view.hosts, UNKNOWN_HOST)
     shapes = [(tree, tree_shape(tree.links)) for tree in view.trees]
     return {
-        "id": view.name,
-        **pick_fields(view, "parent", "nranks", "channels", "state"),
+        **pick_fields(view.comm, "id", "parent", "nranks", "channels", "state"),
         "hosts": [{"name": name, "ranks": ranks} for name, ranks in view.hosts.items()],
         "gpus": [{"rank": rank, **pick_fields(gpu, "nvml_dev", "bus_id")} for rank, gpu in view.gpus.items()],
-        **traits(view.info or _NO_COMMUNICATOR),
+        **traits(view.comm),
         "rings": [
             {
                 **pick_fields(ring, "channels", "ranks"),
-                "closed": is_closed(ring.ranks, view.nranks),
+                "closed": is_closed(ring.ranks, view.comm.nranks),
                 "crossings": crossings(ring.ranks, hosts),
                 "fewest_crossings": fewest_crossings(ring.ranks, hosts),
             }

@@ -123,7 +123,7 @@ def _panel(view: picture.View, kind: str) -> dict[str, Any]:
             lanes[look] += links
     else:
         drawn = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
-        differ = len({link.channels for link in drawn}) > 1 and view.nranks <= 16
+        differ = len({link.channels for link in drawn}) > 1 and view.comm.nranks <= 16
         for link in drawn:
             label, look = ranges(link.channels) if differ else "", picture.find_look(link)
             path, at = _draw_arrow(spots[link.src], spots[link.dst], size, len(label))

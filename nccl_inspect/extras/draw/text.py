@@ -41,8 +41,7 @@ def render(views: Sequence[picture.View], machines: Sequence[Topology], style: S
 
 
 def _view(view: picture.View, width: int) -> Iterator[_Fact]:
-    if view.info is not None:
-        yield from _describe_communicator(view.info)
+    yield from _describe_communicator(view.comm)
     for host, ranks in view.hosts.items():
         gpus = {} if view.is_folded else {rank: picture.gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
@@ -103,7 +102,7 @@ def _ring(view: picture.View, ring: picture.DrawnShape, by_pair: _Links) -> Iter
     yield "ring", f"{picture.channel_words(ring.channels)}: {chain}"
     words = [f"{number} x {way}" for way, number in hops.most_common()]
     hosts = host_of(view.hosts, picture.UNKNOWN_HOST)
-    if not is_closed(ring.ranks, view.nranks):
+    if not is_closed(ring.ranks, view.comm.nranks):
         words.append("not whole in this log")
     elif fewest := fewest_crossings(ring.ranks, hosts):
         left = crossings(ring.ranks, hosts)

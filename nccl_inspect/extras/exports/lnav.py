@@ -49,7 +49,7 @@ def export(productions: Sequence[Production]) -> str:
     for event, own in events.items():
         for number, group in enumerate(_groups(own), 1):
             # Alternatives with the same groups in the same order have one set of names.
-            order = [name for name in shared.merge_orders(list(map(_captured_columns, group))) or () if name]
+            order = shared.merge_orders(list(map(_captured_columns, group))) or []
             padded = "|".join(_pad_pattern(shape, order) for shape in group)
             regexes[event if number == 1 else f"{event}_{number}"] = {"pattern": _line(f"(?|{padded})")}
             plain += group
@@ -76,7 +76,8 @@ def _groups(shapes: Sequence[Shape]) -> list[list[Shape]]:
     """Return shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
     groups: list[list[Shape]] = []
     for shape in shapes:
-        fitting = (group for group in groups if shared.merge_orders(list(map(_captured_columns, (*group, shape)))))
+        columns = ([*map(_captured_columns, (*group, shape))] for group in groups)
+        fitting = (group for group, own in zip(groups, columns, strict=True) if shared.merge_orders(own) is not None)
         if group := next(fitting, None):
             group.append(shape)
         else:
@@ -90,8 +91,7 @@ def column(name: str) -> str:
 
 
 def _captured_columns(shape: Shape) -> list[str]:
-    # Never empty: all lists have an order.
-    return ["", *(column(name) for name, _, _ in shape.fields if shared.is_shown(name))]
+    return [column(name) for name, _, _ in shape.fields if shared.is_shown(name)]
 
 
 def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from itertools import count, product
 
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
@@ -68,17 +70,13 @@ def field_groups(form: Shape) -> dict[int, tuple[str, str]]:
 
 def merge_orders(lists: list[list[str]]) -> list[str] | None:
     """Return one order of names that all lists keep; None where two contradict each other."""
-    before: dict[str, set[str]] = {}
+    sorter = TopologicalSorter[str]()
     for names in lists:
-        for index, name in enumerate(names):
-            before.setdefault(name, set()).update(names[:index])
-    order: list[str] = []
-    while len(order) < len(before):
-        free = next((name for name in before if name not in order and before[name] <= set(order)), None)
-        if free is None:
-            return None
-        order.append(free)
-    return order
+        for at, name in enumerate(names):
+            sorter.add(name, *names[:at][-1:])
+    with suppress(CycleError):
+        return list(sorter.static_order())
+    return None
 
 
 # Patterns of messages

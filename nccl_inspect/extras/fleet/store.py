@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.tables import SCHEMA, TABLES, Tables, schema
+from nccl_inspect.util import atomic_files
 
 _Result = TypeVar("_Result")
 _INDEX = "fleet.json"  # states the schema of a store
@@ -175,15 +176,9 @@ class Store:
 
     def _put(self, target: Path, data: bytes | memoryview) -> None:
         """Write a file so that it is there as a whole or not at all."""
-        try:
+        with suppress(OSError):  # writing the file says why
             target.parent.mkdir(parents=True, exist_ok=True)
-            beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        except OSError as error:
-            raise NcclInspectError(
-                f"{self._name}: {error.strerror or error}", "check the folder given with --store"
-            ) from None
+        with atomic_files.open_replacement(str(target), "--store") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())

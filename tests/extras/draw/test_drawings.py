@@ -14,6 +14,7 @@ from defusedxml.ElementTree import fromstring
 import nccl_inspect
 from nccl_inspect.extras import draw as drawings
 from nccl_inspect.extras.draw.cli_topology import pick_largest
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import LOOKS, DrawnLink, DrawnShape, View, make_views
 
@@ -25,6 +26,10 @@ def run(*args: str, data: bytes | None = None) -> Result:
     return invoke("topology", *args, data=data)
 
 
+def communicator(name: str, state: str, ranks: int, channels: int | None = None) -> CommunicatorInfo:
+    return CommunicatorInfo(name, None, ranks, [], [], channels, [], [], state)
+
+
 def many(ranks: int, on_each: int = 8) -> View:
     """Return a ring over many ranks: P2P within a host, GPUDirect between them."""
     hosts = {f"node-{n}": list(range(n * on_each, (n + 1) * on_each)) for n in range(ranks // on_each)}
@@ -34,7 +39,8 @@ def many(ranks: int, on_each: int = 8) -> View:
         DrawnLink(a, b, "ring", (0, 1), *way[a // on_each == b // on_each])
         for a, b in (*pairwise(order), (order[-1], 0))
     )
-    return View("world", "connected", ranks, 2, None, hosts, rings=(DrawnShape((0, 1), tuple(order)),), links=links)
+    world = communicator("world", "connected", ranks, 2)
+    return View(world, hosts, rings=(DrawnShape((0, 1), tuple(order)),), links=links)
 
 
 def test_a_picture_shows_the_largest_communicator_and_is_always_the_same() -> None:
@@ -44,8 +50,8 @@ def test_a_picture_shows_the_largest_communicator_and_is_always_the_same() -> No
         assert "world: 8 ranks on 2 hosts" in picture
         assert "split" not in picture
         assert "split 1 color 0" in run(TWO_HOSTS, "--format", form, "--communicator", "split*").stdout
-    small = View("small", "started", 2, None, None, {"a": [0, 1]})
-    assert [view.name for view in pick_largest([small, many(16)])] == ["world"]
+    small = View(communicator("small", "started", 2), {"a": [0, 1]})
+    assert [view.comm.id for view in pick_largest([small, many(16)])] == ["world"]
     assert (pick_largest([small]), pick_largest([])) == ([small], [])
 
 
@@ -122,6 +128,6 @@ def test_narrow_terminals_do_not_break_the_text() -> None:
 
 
 def test_names_from_a_log_cannot_break_a_picture() -> None:
-    view = View("x", "started", 1, None, None, {'a"<b>&': [0]})
+    view = View(communicator("x", "started", 1), {'a"<b>&': [0]})
     assert fromstring(drawings.load("svg").render([view], [], Style())) is not None
     assert 'label="a\\"<b>&"' in drawings.load("dot").render([view], [], Style())
