@@ -36,7 +36,7 @@ _FORM = {
     name: compile_line(line, types=TYPES, tag=TAG, cells=CELLS, name="|".join(_FIGURES["operations"]))
     for name, line in _FIGURES["forms"].items()
 }
-_OTHERS = [(form, re.compile(form["line"])) for form in _FIGURES["others"]]
+_OTHERS = [(form, compile_line(form["line"])) for form in _FIGURES["others"]]
 _CELLS = 4
 _MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
@@ -395,6 +395,9 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     """Return how fast a training runs, by what its lines state (``figures/speeds.toml``)."""
+    lines = [line for line in lines if is_kept(encode(line.text), words=())]
+    if not lines:  # nor is there a pattern to compile
+        return []
     data = load_figures("speeds")
     kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
     rounded = re.compile(data["rounded"])
