@@ -402,7 +402,9 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
     rounded = re.compile(data["rounded"])
     found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
-    fitting: dict[str, list[int]] = {}  # the kinds of a line by what it looks like: for no pattern it matters which digit
+    fitting: dict[
+        str, list[int]
+    ] = {}  # the kinds of a line by what it looks like: for no pattern it matters which digit
     stated: dict[str, Speed] = {}
     for line in lines:
         look = line.text.translate(_ONE_DIGIT)

@@ -191,7 +191,7 @@ class Sieve:
         if self._grams is None:
             self._grams = Grams(self._signs, text[:BLOCK])
         size, found = self._grams.lines(text)
-        picked = [(place, line) for place, line in found if _NAME in line or not self.is_idle(line)]
+        picked = [(place, line) for place, line in found if line.find(_NAME) >= 0 or not self.is_idle(line)]
         if (len(found) - len(picked)) * _WASTE > len(text):
             self._grams = None  # what is common has changed
         return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
@@ -275,7 +275,8 @@ class Records:
         """Return the line in an object, behind what is the same in all objects of its form; else the line as it is."""
         mark = line.find(MARK)
         begin, end = line.rfind(b'"', 0, max(mark, 0)) + 1, line.find(b'"', mark)
-        end = line.find(b"\\", begin, end) if b"\\" in line[begin:end] else end
+        if (escape := line.find(b"\\", begin, end)) >= 0:
+            end = escape
         if not 0 < begin < mark < end:
             return line
         around = line[:begin] + _LINE + line[end:]
