@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.model.inventory import IN_ALL, Measured, Speed
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def load_figures(name: str) -> dict[str, Any]:
 
 
 def compile_line(line: str, **parts: str) -> re.Pattern[str]:
-    """Return the pattern of a line in which parts have names: ``«number»``."""
-    return re.compile(re.sub("«(\\w+)»", lambda match: parts[match[1]], line))
+    """Return the pattern of a line in which parts have names: ``«number»``; compiled when it is first used."""
+    return compile_later(re.sub("«(\\w+)»", lambda match: parts[match[1]], line))
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

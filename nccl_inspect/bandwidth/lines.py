@@ -12,7 +12,7 @@ from itertools import compress
 from operator import not_
 
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.text import read_parts
+from nccl_inspect.util.text import read_parts, spell
 
 TYPES = r"(?:b?float(?:16|32|64)?|half|double|u?int(?:8|32|64)|f(?:p|loat)?8_?e\dm\d\w*)"
 """Names of types in nccl-tests and rccl-tests."""
@@ -24,13 +24,13 @@ KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')  # what a document of results in JSO
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
 _PARTS = {name: text.replace("\n", "").encode() for name, text in read_parts(__file__, "lines.txt").items()}
-_SPEED_WORDS, _WORDS = (_PARTS[name].split(b";") for name in ("speed-words", "words"))
+_SPEED_WORDS, _WORDS = (spell(_PARTS[name]).split(";") for name in ("speed-words", "words"))
 _SPEED, _KEPT = (compile_later(_PARTS[name].replace("«types»".encode(), TYPES.encode())) for name in ("speed", "kept"))
 _NUMBERS = compile_later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + rb"\s*$")
 """The rest of a wrapped row, a matrix, a row of perftest."""
 _BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
 """A row that a message of NCCL interrupts."""
-_OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
+_OF_NCCL = compile_later(b" NCCL (?:INFO|WARN|TRACE|CALL) ")
 _WIDEST = 4096  # bytes of a line that are kept; a document in JSON is one line
 NEAR = 1 << 17  # bytes of a block that are looked at from its beginning, and to both sides of the head of a table
 _SAMPLE = 1 << 12  # bytes of each block that are looked at for the speed of a training
@@ -51,8 +51,8 @@ def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, byte
 def _lines(text: bytes, place: int) -> Iterator[tuple[int, bytes]]:
     """Yield what is kept of some lines; a document in JSON that spans several is one."""
     lines = text.split(b"\n")
-    is_message = [b" NCCL " in line and b"\r" not in line and any(map(line.__contains__, _OF_NCCL)) for line in lines]
-    others = b"\n".join(compress(lines, map(not_, is_message)))
+    is_message = [_OF_NCCL.search(line) is not None and b"\r" not in line for line in lines]
+    others = spell(b"\n".join(compress(lines, map(not_, is_message))))
     words, of_speed = ([word for word in some if word in others] for some in (_WORDS, _SPEED_WORDS))
     document: list[bytes] = []
     begun = 0
@@ -104,12 +104,13 @@ def may_continue(text: bytes) -> bool:
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 
 
-def is_kept(line: bytes, words: Sequence[bytes] = _WORDS, of_speed: Sequence[bytes] = _SPEED_WORDS) -> bool:
+def is_kept(line: bytes, words: Sequence[str] = _WORDS, of_speed: Sequence[str] = _SPEED_WORDS) -> bool:
     """Return whether a line may belong to results, or state a speed; it must have one of some words."""
-    if any(map(line.__contains__, _OF_NCCL)):
+    if _OF_NCCL.search(line):
         return _BEGUN.match(line) is not None
-    if any(map(line.__contains__, words)) and _KEPT.search(line):
+    text = spell(line)
+    if any(map(text.__contains__, words)) and _KEPT.search(line):
         return True
-    if any(map(line.__contains__, of_speed)) and _SPEED.search(line):
+    if any(map(text.__contains__, of_speed)) and _SPEED.search(line):
         return True
     return bool(line) and _NUMBERS.match(line) is not None

@@ -26,21 +26,23 @@ from statistics import median
 from typing import Any
 
 from nccl_inspect.bandwidth import compile_line, load_figures
-from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
+from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES, is_kept
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import IN_ALL, Speed
 from nccl_inspect.util.records import Frozen, Record
+from nccl_inspect.util.text import encode
 
 _FIGURES = load_figures("benchmarks")
 _FORM = {
     name: compile_line(line, types=TYPES, tag=TAG, cells=CELLS, name="|".join(_FIGURES["operations"]))
     for name, line in _FIGURES["forms"].items()
 }
-_OTHERS = [(form, re.compile(form["line"])) for form in _FIGURES["others"]]
+_OTHERS = [(form, compile_line(form["line"])) for form in _FIGURES["others"]]
 _CELLS = 4
 _MOST_BETWEEN = 5000  # lines of NCCL at most between the parts of a row
 _CLOSE = 0.02
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_ONE_DIGIT = str.maketrans("123456789", "0" * 9)
 PROGRAM = "the program"  # of a user, which prints a sentence
 _NONE = -1.0  # stands for N/A
 
@@ -94,7 +96,7 @@ class Table(Record):
 
 def tables(lines: Sequence[Evidence]) -> list[Table]:
     """Return the tables in some lines, those with rows only, each with its operation and number of ranks."""
-    reader = _Reader(lines)
+    reader = _Reader([line for line in lines if line.text.startswith("{") or is_kept(encode(line.text), of_speed=())])
     reader.read()
     found = [table for table in reader.tables if table.rows]
     for table in found:
@@ -394,13 +396,23 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     """Return how fast a training runs, by what its lines state (``figures/speeds.toml``)."""
+    lines = [line for line in lines if is_kept(encode(line.text), words=())]
+    if not lines:  # nor is there a pattern to compile
+        return []
     data = load_figures("speeds")
     kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
     rounded = re.compile(data["rounded"])
     found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
+    fitting: dict[
+        str, list[int]
+    ] = {}  # the kinds of a line by what it looks like: for no pattern it matters which digit
     stated: dict[str, Speed] = {}
     for line in lines:
-        for kind, (pattern, what, scale) in enumerate(kinds):
+        look = line.text.translate(_ONE_DIGIT)
+        if look not in fitting:
+            fitting[look] = [kind for kind, (pattern, _, _) in enumerate(kinds) if pattern.search(look)]
+        for kind in fitting[look]:
+            pattern, what, scale = kinds[kind]
             if (match := pattern.search(line.text)) and (number := _value(match[1])):
                 found.setdefault((what, kind), []).append((number * scale, line))
         if (match := rounded.search(line.text)) and (number := _value(match[1])):

@@ -17,7 +17,7 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.text import DIGITS, decode
+from nccl_inspect.util.text import DIGITS, decode, spell
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
@@ -58,7 +58,7 @@ class Grammar:
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
-        self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
+        self._needled: dict[bytes, list[tuple[bytes, str, Production]]] = {}
         """The same with needles, as far as they have been needed."""
         self._named: dict[tuple[str, str], Production] = {}  # by dialect and name, made on first use
         self._loose: list[Production] = []
@@ -125,8 +125,8 @@ class Grammar:
 
         Of lines that differ in digits only, one is searched.
         """
-        shapes = b"\n".join(set(block.translate(None, DIGITS).split(b"\n")))
-        return [p for p in self._foreign if any(sign.translate(None, DIGITS) in shapes for sign in p.signs)]
+        shapes = spell(b"\n".join(set(block.translate(None, DIGITS).split(b"\n"))))
+        return [p for p in self._foreign if any(spell(sign.translate(None, DIGITS)) in shapes for sign in p.signs)]
 
     def words(self) -> set[str]:
         """Return the words of all messages, in lower case."""
@@ -156,23 +156,23 @@ class Grammar:
         return next(filter(None, map(self._parse, _texts(message))), None)
 
     def _parse(self, message: bytes) -> Parsed | None:
+        text = spell(message)
         is_open = message.rstrip()[-1:] == b":"  # what it says may be in the next line
         for size in _LEAD_SIZES:
             begins = message[:size]
             if begins in self._by_lead:
                 needled = self._needled.get(begins)
                 if needled is None:  # a short run needs few
-                    needled = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+                    needled = [(lead, spell(one.needle), one) for lead, one in self._by_lead[begins]]
                     # Those whose needle is in the lead come last: they fit most messages with it, and few are theirs.
-                    needled.sort(key=lambda entry: entry[1] in entry[0])
+                    needled.sort(key=lambda entry: entry[1] in spell(entry[0]))
                     self._needled[begins] = needled
                 for lead, needle, production in needled:
-                    match = production.fit(message) if needle in message and message.startswith(lead) else None
+                    match = production.fit(message) if needle in text and message.startswith(lead) else None
                     if match and not (is_open and production.lacks_end(match)):
                         return _make_parsed(production, message, match)
         if not self._searched:
-            self._searched = [(_spell(production.needle), production) for production in self._loose]
-        text = _spell(message)
+            self._searched = [(spell(production.needle), production) for production in self._loose]
         for production in [production for needle, production in self._searched if needle in text]:
             if match := production.fit(message):
                 return _make_parsed(production, message, match)
@@ -248,13 +248,8 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
     return (line, text) if len(line) - len(text) == 1 else (text, text + b" ", line)
 
 
-def _spell(text: bytes) -> str:
-    """Return a character for each byte: in what they make is searched in a third of the time."""
-    return text.decode("latin-1")
-
-
 def _squeeze(text: bytes) -> str:
-    return _spell(text.translate(None, b" \t\r\n'\"`"))
+    return spell(text.translate(None, b" \t\r\n'\"`"))
 
 
 def _leads(line: str) -> set[bytes]:

@@ -118,9 +118,9 @@ class Platform(Frozen):
         return len(models) > 1 or len({*joined} - {None}) > 1
 
 
-def _load_all(key: str = "") -> Iterator[Platform]:
-    """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
-    return (_platform(file, text) for file, text in _texts() if key in text)
+def _load_all(*keys: str) -> Iterator[Platform]:
+    """Yield the platforms whose files contain one of these keys, or all; that takes as long as to judge a short log."""
+    return (_platform(file, text) for file, text in _texts() if not keys or any(key in text for key in keys))
 
 
 @cache
@@ -293,12 +293,14 @@ def recognise_platform(shown: Shown) -> Platform | None:
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
     networks = {name for name in shown.networks if _any_fits(NETWORKS, [name])}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
-    if not (networks or settings or shown.plugin or shown.nvlink_domain):
+    by_sign = {"settings": settings, "networks": networks, "plugin": shown.plugin, "nvlink_domain": shown.nvlink_domain}
+    keys = [sign for sign, seen in by_sign.items() if seen]  # files without these cannot fit
+    if not keys:
         return []
     gpus = drop_maker(shown.gpu_names)
     assigned = [f"{name}={value}" for name, value in shown.settings]
     candidates = []
-    for one in _load_all("[signs]"):
+    for one in _load_all(*keys):
         fits = (
             any(all(_any_fits([each], assigned) for each in sign.split()) for sign in one.signs.settings),
             _any_fits(one.signs.networks, networks),

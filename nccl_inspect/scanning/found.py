@@ -224,7 +224,7 @@ class Printed:
             self.connects, thread.key, thread.run = True, template.key, {}
             self.rows.append((number, printed, template.text, thread.run))
         self.last = number, printed
-        edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit, 1, template.text.level)
+        edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit)
         own = thread.run.setdefault(template.rest, edge)
         if own is not edge:  # a prefix of its own kept it from being found
             own.add(edge)

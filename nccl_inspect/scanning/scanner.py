@@ -277,7 +277,7 @@ class Scanner:
 
     def _worth_a_look(self) -> list[bytes]:
         if self._needles is None:
-            others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
+            others = b"\n".join([line for line in self._lines if line.find(b" NCCL INFO ") < 0])
             self._foreign = self._grammar.find_foreign(others)
             alone = [b"NCCL "] if b"NCCL " in others else []
             self._general = [production for production in self._foreign if production.general]
@@ -332,9 +332,9 @@ class Scanner:
             shorter = envelopes.without_trailer(message)
             if self._grammar.parse(shorter) or not self._grammar.parse(message):
                 message = shorter  # else a table of NCCL's own, which ends like that of a collector
-        if b"&" in message and _ENTITY.search(message):
+        if ord("&") in message and _ENTITY.search(message):
             message = envelopes.without_entities(message)
-        glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
+        glued = (message.find(b"NCCL ") >= 0 or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and level == b"WARN" and not glued:
             parsed = self._grammar.parse_respaced(message)

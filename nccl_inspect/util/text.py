@@ -26,6 +26,11 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def spell(data: bytes) -> str:
+    """Return a character for each byte: to look for a text there takes a fifth of the time that it takes in bytes."""
+    return data.decode("latin-1")
+
+
 def read_parts(module: str, file: str) -> dict[str, str]:
     """Return the parts of a file beside a module, by the names at their beginnings."""
     text = Path(module).with_name(file).read_text(encoding="utf-8")

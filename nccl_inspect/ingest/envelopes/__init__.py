@@ -263,7 +263,7 @@ def texts(line: bytes) -> Iterator[bytes]:
 def without_trailer(message: bytes) -> bytes:
     """Return a message without what an envelope puts after it."""
     for sign, trailer in _list_trailers():
-        if sign in message and (match := trailer.search(message)):
+        if message.find(sign) >= 0 and (match := trailer.search(message)):
             message = message[: match.start()]
     return message
 
