@@ -18,6 +18,7 @@ from nccl_inspect.errors import NoInputError
 _MARKS = (
     *("waited", "lost a connection", "gave up", "a call of NCCL failed", "monitoredBarrier", "was told to end"),
     "is setting up NCCL communicator",
+    "Call to recv from",
 )
 """What the first entry of a story says where it only tells of ranks that wait for others, lost or followed them."""
 _TAIL = 150
