@@ -191,12 +191,14 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     cause = _name_cause(facts, first, message)
     is_mute = first.code in (ends.EXCEPTION, -signal.SIGABRT) and cause["why"] in ("unknown", "SIGABRT")
     is_mute = is_mute and not first.words
-    is_unheard = is_mute and not begun.issuperset(first.ranks)
+    is_cut_short = first.trace is not None and first.trace.last is None
+    is_unheard = is_cut_short or (is_mute and not begun.issuperset(first.ranks))
     is_doubtful |= is_unheard
     is_late = is_mute and is_cut_off and first.code == -signal.SIGABRT
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
+    are_all_seen = others | ranks == set(range(facts.job.world_size or 0))
     ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided or is_unheard)
     named = {
         "ended": ended,
@@ -217,7 +219,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         "mute": suspected & without_output(facts),
         "barrier": exceptions.absent_ranks(facts),
         "ends others": ends_others and not is_last_one,
-        "last": ends_others and is_last_one,
+        "last": ends_others and is_last_one and are_all_seen,
     }
     raised = [first.trace.begin.evidence[0]] if first.trace else []
     raised += [first.raised.line] if first.raised else []
