@@ -325,6 +325,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
         "absent": absent,
         "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
         "candidates": ranges(left.candidates) if candidates else "",
+        "others": any(None in comm.ranks for comm in facts.job.communicators),  # whom a rank lost may have lost another
         "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
         "few": 1 < len(candidates) < world,
         "possible": possible,
