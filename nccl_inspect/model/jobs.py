@@ -31,7 +31,7 @@ from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, SourceCounts,
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED, shows_work
-from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.grouping import Unions, group_sets, group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
@@ -40,30 +40,6 @@ from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import count
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
-
-
-class Unions:
-    """Numbered things that belong together, joined pair by pair."""
-
-    def __init__(self, number: int) -> None:
-        self._above = list(range(number))
-
-    def find_root(self, item: int) -> int:
-        """Return the number of the first thing that this one belongs to."""
-        while self._above[item] != item:
-            self._above[item] = self._above[self._above[item]]
-            item = self._above[item]
-        return item
-
-    def join(self, items: Iterable[int]) -> None:
-        """Put things together, with all that belongs to them."""
-        first, *others = sorted({self.find_root(item) for item in items}) or [0]
-        for other in others:
-            self._above[other] = first
-
-    def groups(self) -> list[list[int]]:
-        """Return the things that belong together, in the order of their numbers."""
-        return list(group_values((self.find_root(item), item) for item in range(len(self._above))).values())
 
 
 class Part:
