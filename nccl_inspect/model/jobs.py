@@ -31,7 +31,7 @@ from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, SourceCounts,
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED, shows_work
-from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.grouping import Unions, group_sets, group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record
@@ -40,30 +40,6 @@ from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import count
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
-
-
-class Unions:
-    """Numbered things that belong together, joined pair by pair."""
-
-    def __init__(self, number: int) -> None:
-        self._above = list(range(number))
-
-    def find_root(self, item: int) -> int:
-        """Return the number of the first thing that this one belongs to."""
-        while self._above[item] != item:
-            self._above[item] = self._above[self._above[item]]
-            item = self._above[item]
-        return item
-
-    def join(self, items: Iterable[int]) -> None:
-        """Put things together, with all that belongs to them."""
-        first, *others = sorted({self.find_root(item) for item in items}) or [0]
-        for other in others:
-            self._above[other] = first
-
-    def groups(self) -> list[list[int]]:
-        """Return the things that belong together, in the order of their numbers."""
-        return list(group_values((self.find_root(item), item) for item in range(len(self._above))).values())
 
 
 class Part:
@@ -251,6 +227,11 @@ class Separation:
         """Return the names of the files of a part, without what may differ between those of one job."""
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
+    def _folder_and_name(self, source: int) -> str:
+        """Return the name of a file without what may differ between those of one job."""
+        folder, _, name = self._fold.sources[source].name.rpartition("/")
+        return f"{folder}/{_DIGITS.sub('', name)}"
+
     def _join_in_sources(self) -> None:
         tests: set[int] = set()
         requeued: dict[int, list[int]] = {}  # where a scheduler says that it ended a job in order to start it again
@@ -262,6 +243,7 @@ class Separation:
                 requeued.setdefault(source, []).append(note.place)
         nobody = (log for log in self._fold.processes.values() if not log.process.host)
         named = group_values((source, (place, rank)) for source, place, rank in find_named_ranks(nobody))
+        self._join_hosts_of_world(named)
         for source, parts in self._by_source.items():
             indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)
@@ -301,12 +283,29 @@ class Separation:
         for number, group in enumerate(at_once):
             until = begins[number + 1] if number + 1 < len(begins) else stated[-1][0] + 1
             first, last = bisect_left(stated, (begins[number], 0)), bisect_left(stated, (until, 0))
-            world = max((rank for _, rank in stated[first:last]), default=0) + 1
-            parts = [self._parts[index] for index in group]
-            gpus = {gpu for part in parts for gpu in part.gpus}
-            processes = sum(len(part.logs) for part in parts)
-            if max(part.size for part in parts) < world and len(gpus) == processes <= world:
-                self._unions.join(group)
+            self._join_if_in_world(group, [rank for _, rank in stated[first:last]])
+
+    def _join_hosts_of_world(self, named: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+        """Join parts in one file, or in files of one folder whose names differ by numbers, that make up a larger job.
+
+        A rank beyond all their communicators is of such a job.
+        """
+        families = group_values((self._folder_and_name(source), source) for source in self._by_source)
+        for sources in families.values():
+            indexes = sorted({index for source in sources for index in self._by_source[source]})
+            self._join_if_in_world(indexes, [rank for source in sources for _, rank in named.get(source, ())])
+
+    def _join_if_in_world(self, indexes: Sequence[int], ranks: Iterable[int]) -> None:
+        if are_in_one_world([self._parts[index] for index in indexes], ranks):
+            self._unions.join(indexes)
+
+
+def are_in_one_world(parts: Sequence[Part], ranks: Iterable[int]) -> bool:
+    """Return whether parts are smaller than a job with these ranks, and together no more processes than it has."""
+    world = max(ranks, default=0) + 1
+    gpus = {gpu for part in parts for gpu in part.gpus}
+    processes = sum(len(part.logs) for part in parts)
+    return max(part.size for part in parts) < world and len(gpus) == processes <= world
 
 
 class Claim(Record):
@@ -881,6 +880,9 @@ def find_earlier_runs(gathered: Gathered) -> list[Part]:
         runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
     else:
         runs.sort(key=lambda run: run.begin)
+    nobody = (log for log in gathered.everything if not log.process.host)
+    if are_in_one_world(runs, (rank for _, _, rank in find_named_ranks(nobody))):
+        return []
     notes = (note for log in gathered.everything for note in log.notes.values())
     ends = [note.last for note in notes if job_failure.is_end(note.event)]
     return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]

@@ -187,14 +187,19 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
     begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
-    # A rank that gave up waiting aborts as well, and its words may be cut off.
-    is_mute = first.code == -signal.SIGABRT and first.raised is None and message is None
-    is_doubtful |= is_mute and not begun.issuperset(first.ranks)
-    is_late = is_mute and is_cut_off
+    # A rank that lost another one, or gave up waiting, ends like this as well, and its words may not be here.
+    cause = _name_cause(facts, first, message)
+    is_mute = first.code in (ends.EXCEPTION, -signal.SIGABRT) and cause["why"] in ("unknown", "SIGABRT")
+    is_mute = is_mute and not first.words
+    is_cut_short = first.trace is not None and first.trace.last is None
+    is_unheard = is_cut_short or (is_mute and not begun.issuperset(first.ranks))
+    is_doubtful |= is_unheard
+    is_late = is_mute and is_cut_off and first.code == -signal.SIGABRT
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
-    ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided)
+    are_all_seen = others | ranks == set(range(facts.job.world_size or 0))
+    ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided or is_unheard)
     named = {
         "ended": ended,
         "more": more,
@@ -205,15 +210,16 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         "cut off": first.trace and first.trace.is_cut_off,
         "loader": first.is_loader,
         "manner": "" if first.echo else manner,
-        **_name_cause(facts, first, message),
+        **cause,
         **_name_state(facts, first.notice.evidence),
         "late": is_late,
+        "unheard": is_unheard,
         "gave up": first.echo,
         "suspected": suspected,
         "mute": suspected & without_output(facts),
         "barrier": exceptions.absent_ranks(facts),
         "ends others": ends_others and not is_last_one,
-        "last": ends_others and is_last_one,
+        "last": ends_others and is_last_one and are_all_seen,
     }
     raised = [first.trace.begin.evidence[0]] if first.trace else []
     raised += [first.raised.line] if first.raised else []
@@ -319,6 +325,7 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
         "absent": absent,
         "home": "host {}, local rank {}".format(*homes[0]) if homes else "",
         "candidates": ranges(left.candidates) if candidates else "",
+        "others": any(None in comm.ranks for comm in facts.job.communicators),  # whom a rank lost may have lost another
         "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
         "few": 1 < len(candidates) < world,
         "possible": possible,

@@ -20,8 +20,8 @@ from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.ingest.sources.files import STDIN
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.jobs import Unions
 from nccl_inspect.pipeline import reading
+from nccl_inspect.util.grouping import Unions
 from nccl_inspect.util.processes import Helpers, can_fork
 
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
