@@ -126,10 +126,11 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     given_up, again = transfers.failed_connections(facts, *errors), transfers.retried_connections(facts, *errors)
     interfaces = networks.listed_interfaces(facts)
     shared = networks.same_address(interfaces)
-    if transfers.is_connected(facts):
-        again = again if is_still(facts, again) else []
-        working = {one.address for one in interfaces if one.for_setup}  # these hosts have one network
-        shared = {address: hosts for address, hosts in shared.items() if address not in working}
+    for one in interfaces:
+        if one.for_setup and not one.is_of_one_machine:
+            shared.pop(one.address, None)  # these hosts have one network, or are one machine
+    if transfers.is_connected(facts) and not is_still(facts, again):
+        again = []
     failed, spans = [*given_up, *again], facts.spans_hosts()
     if lost := [one for one in failed if _needs_another_host(facts, one) or transfers.peer_address(one) in shared]:
         reached = shared.keys() & set(map(transfers.peer_address, lost))
