@@ -33,7 +33,8 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     errors = transfers.REFUSED if is_refused else transfers.NO_ROUTE
     failed = transfers.failed_connections(facts, *errors)
     again = transfers.retried_connections(facts, *errors)
-    if not failed and (not again or transfers.has_built_communicator(facts)):
+    is_built = transfers.has_built_communicator(facts) or transfers.is_connected(facts)
+    if not failed and (not again or is_built):
         return
     notices, tried = failed or again, [*failed, *again]
     is_over = bool(failed or facts.job.ended_by)
@@ -321,7 +322,8 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
     groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
     unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
     failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
-    detail = next((str(value(error, "_detail")) for error in errors if error.production == _LISTEN), "")
+    bound = facts.notices("torch/store-bind-failed", _LISTEN)  # tries that precede the exception name the reason too
+    detail = " ".join(f"{value(one, '_detail')} {value(one, 'error')}" for one in bound)
     # The last exception that is of no rank may have ended the missing process.
     lines = positions_in(line for error in errors for line in error.evidence)
     loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
