@@ -250,9 +250,10 @@ def find_unshared(facts: Facts) -> list[Notice]:
     """Return CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     of_p2p = (failure for failure in failures(facts) if str(failure.file).endswith("transport/p2p.cc"))
+    above = (one for one in of_p2p if is_hip(one.notice) or one.code == NOT_PERMITTED)  # from a shared header
     return [
         *(notice for notice in failed_calls(facts, "transport/p2p.cc") if code_of(notice) in NOT_SHARED),
-        *(failure.notice for failure in of_p2p if failure.code in NOT_SHARED and is_hip(failure.notice)),
+        *(failure.notice for failure in above if failure.code in NOT_SHARED),
         *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
         *(notice for notice in peers if value(notice, "code") != PEERS_EXHAUSTED),
     ]

@@ -609,11 +609,16 @@ def is_last(facts: Facts, line: Evidence) -> bool:
 
 
 def has_ended(facts: Facts, notice: Notice) -> bool:
-    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
+    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank.
+
+    Where NCCL prints nothing, what follows closely is the rest of the message, or the text of who pasted it.
+    """
     if exceptions.is_caught(facts, notice):
         return False
     here = notice.evidence[-1]
-    return is_proved(facts, notice) or is_last(facts, here) or exceptions.is_given_up_below(facts, here)
+    is_end = is_last(facts, here) or exceptions.is_given_up_below(facts, here)
+    is_pasted = not facts.job.last_lines and not exceptions.continues(facts, None, notice)
+    return is_proved(facts, notice) or is_end or is_pasted
 
 
 def is_finished(facts: Facts, notices: Iterable[Notice]) -> bool:

@@ -27,6 +27,8 @@ _OF_LAUNCHERS = (
     "torch.distributed.elastic.",
     "torch.multiprocessing.spawn.",
     "subprocess.CalledProcess",
+    "UnexpectedStatusException: Error for Training job",  # of SageMaker's client
+    "sagemaker.exceptions.UnexpectedStatusException: Error for Training job",
     "RuntimeError: WorkerProc initialization failed",
     "RuntimeError: Engine core initialization failed",
     "RuntimeError: Engine process failed to start",

@@ -34,7 +34,8 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     failed = transfers.failed_connections(facts, *errors)  # to an address that means something to other hosts
     failed = [one for one in failed if not networks.is_link_local(transfers.peer(one))]
     again = transfers.retried_connections(facts, *errors)
-    if transfers.has_built_communicator(facts) and (facts.errors(forced_ends=False) or not is_still(facts, again)):
+    is_built = transfers.has_built_communicator(facts) or transfers.is_connected(facts)
+    if is_built and (facts.errors(forced_ends=False) or not is_still(facts, again)):
         again = []  # some were made in the end, or the others are gone
     if not failed and not again:
         return
@@ -50,7 +51,7 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         "owners": owners,
         "given up": failed,
         "over": is_over,
-        "built": transfers.has_built_communicator(facts),
+        "built": is_built,
         "open": not is_over and is_late,
         "starting": not is_over and not is_late,
         "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
@@ -354,7 +355,8 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
     groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
     unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
     failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
-    detail = next((str(value(error, "_detail")) for error in errors if error.production == _LISTEN), "")
+    bound = facts.notices("torch/store-bind-failed", _LISTEN)  # tries that precede the exception name the reason too
+    detail = " ".join(f"{value(one, '_detail')} {value(one, 'error')}" for one in bound)
     # The last exception that is of no rank may have ended the missing process.
     lines = positions_in(line for error in errors for line in error.evidence)
     loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
