@@ -10,6 +10,7 @@ from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.actors import actors_of, ranks_among
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
+from nccl_inspect.judging.life import works_below
 from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.statements import EXTERNAL, message_of, report_of, value
 from nccl_inspect.model.evidence import Evidence
@@ -613,7 +614,7 @@ def has_ended(facts: Facts, notice: Notice) -> bool:
 
     Where NCCL prints nothing, what follows closely is the rest of the message, or the text of who pasted it.
     """
-    if exceptions.is_caught(facts, notice):
+    if exceptions.is_caught(facts, notice) or works_below(facts, [notice]):
         return False
     here = notice.evidence[-1]
     is_end = is_last(facts, here) or exceptions.is_given_up_below(facts, here)

@@ -44,7 +44,7 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
     """Return the hosts that all of these transfers were meant for, if their ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
-    is_known = all(value(notice, "peer") for notice in failed)
+    is_known = all(peer_address(notice) in hosts_by_address(facts) for notice in failed)
     if not (peers and is_known) or (len(peers) > 1 and find_hub(facts, failed)):
         return set()
     since = failed[0].evidence[0]
