@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
+from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.networks import libfabric_paths, listed_interfaces, slingshot_signs
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.job import Notice
@@ -205,6 +206,15 @@ def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
     """Return connections that failed with one of these errors and were retried."""
     notices = facts.with_role("connection-retry")
     return [notice for notice in notices if error_of(notice).startswith(errors)]
+
+
+def find_stuck(facts: Facts, retried: Iterable[Notice]) -> list[Notice]:
+    """Return those of these connections that are still retried where the log ends, and not only as a peer starts late.
+
+    A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
+    """
+    late = [notice for notice in retried if int(value(notice, "attempt") or 6) > 5]
+    return late if is_still(facts, late) else []
 
 
 def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:

@@ -35,14 +35,13 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
     failed = [one for one in failed if not networks.is_link_local(transfers.peer(one))]
     again = transfers.retried_connections(facts, *errors)
     is_built = transfers.has_built_communicator(facts) or transfers.is_connected(facts)
-    if is_built and (facts.errors(forced_ends=False) or not is_still(facts, again)):
-        again = []  # some were made in the end, or the others are gone
+    if is_built:  # some were made in the end, or the others are gone
+        again = [] if facts.errors(forced_ends=False) else transfers.find_stuck(facts, again)
     if not failed and not again:
         return
     notices, tried = failed or again, [*failed, *again]
     is_over = bool(failed or facts.job.ended_by)
-    # A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
-    is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)
+    is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)  # as in find_stuck
     wanted = {transfers.peer_address(notice) for notice in tried}
     owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
     bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
@@ -130,8 +129,8 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     for one in interfaces:
         if one.for_setup and not one.is_of_one_machine:
             shared.pop(one.address, None)  # these hosts have one network, or are one machine
-    if transfers.is_connected(facts) and not is_still(facts, again):
-        again = []
+    if transfers.is_connected(facts):
+        again = transfers.find_stuck(facts, again)
     failed, spans = [*given_up, *again], facts.spans_hosts()
     if lost := [one for one in failed if _needs_another_host(facts, one) or transfers.peer_address(one) in shared]:
         reached = shared.keys() & set(map(transfers.peer_address, lost))

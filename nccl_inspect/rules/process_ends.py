@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, silence, transfers
+from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, life, silence, transfers
 from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.ends import ProcessEnd
@@ -110,9 +110,9 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
 
 
 def _find_loose(facts: Facts) -> Iterator[Hit]:
-    """Find an exception of nobody at the end of the output, where no orderly end follows it.
+    """Find an exception of nobody at the end of the output, or of a thread, where no orderly end follows it.
 
-    Below one, the story decides if the end of a process is reported.
+    Below an orderly end, the story decides if the end of a process is reported.
     """
     comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
     is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
@@ -125,6 +125,13 @@ def _find_loose(facts: Facts) -> Iterator[Hit]:
             named = {"loose": last.text, "labelled": ranks, "over": is_below, "aborts": not is_at_end}
             sure = "likely" if ranks else "possible"
             yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
+            return
+    if comms and not (facts.is_over() or facts.errors(forced_ends=False) or waits(facts)):
+        for last in exceptions.exceptions_of(facts).of_threads[-1:]:  # the program continues without that thread
+            if life.last_signs(facts).get(last.line.source, 0) < last.line.order:
+                ranks = set() if last.rank is None else {last.rank}
+                named = {"thread": last.text, "labelled": ranks}
+                yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence="possible")
 
 
 def _skipped_exit(facts: Facts, gone: list[LastLine]) -> bool:
