@@ -374,12 +374,12 @@ def read(
     return job
 
 
-def print_problems(problems: Sequence[str], more: str = "more inputs could not be read") -> None:
+def print_problems(problems: Sequence[str], more: str = "more input", what: str = "could not be read") -> None:
     """Print what is wrong with some files, the first of many."""
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
-        print_stderr(f"{len(problems) - _MAX_PROBLEMS} {more}")
+        print_stderr(f"{count(len(problems) - _MAX_PROBLEMS, more)} {what}")
 
 
 _KNOWN_SUFFIXES = (  # suffixes that state a file's format: plain text under such a name is a mistake

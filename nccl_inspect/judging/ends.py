@@ -241,7 +241,9 @@ def _find_lost_call(facts: Facts, end: ProcessEnd) -> RaisedException | None:
         return None
     frames = exceptions.frames(facts, exceptions.REMOTE)
     failed = {process for frame in frames for process in frame.processes if process.pid == end.pid}
-    for notice in facts.notices("nccl/socket-recv-failed", "nccl/socket-closed-by-peer") if failed else ():
+    if not failed:
+        return None
+    for notice in facts.notices("nccl/socket-recv-failed", "nccl/socket-closed-by-peer"):
         for process, line in zip(notice.processes, notice.lines, strict=False):
             if process in failed and process.host == end.host:
                 return RaisedException(notice.message, line, notice)
@@ -610,16 +612,21 @@ def is_last(facts: Facts, line: Evidence) -> bool:
 
 
 def has_ended(facts: Facts, notice: Notice) -> bool:
-    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank.
-
-    Where NCCL prints nothing, what follows closely is the rest of the message, or the text of who pasted it.
-    """
+    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice) or works_below(facts, [notice]):
         return False
     here = notice.evidence[-1]
     is_end = is_last(facts, here) or exceptions.is_given_up_below(facts, here)
-    is_pasted = not facts.job.last_lines and not exceptions.continues(facts, None, notice)
-    return is_proved(facts, notice) or is_end or is_pasted
+    return is_proved(facts, notice) or is_end
+
+
+def is_pasted(facts: Facts, notice: Notice) -> bool:
+    """Return whether the rest of a message, or the words of who pasted it, may follow an exception.
+
+    NCCL prints nothing there, and the input ends soon; that a program continued looks the same.
+    """
+    is_open = not exceptions.is_caught(facts, notice) and not works_below(facts, [notice])
+    return is_open and not facts.job.last_lines and not exceptions.continues(facts, None, notice)
 
 
 def is_finished(facts: Facts, notices: Iterable[Notice]) -> bool:

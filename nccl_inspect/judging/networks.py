@@ -127,6 +127,15 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
     return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 
+def private_addresses(interfaces: Iterable[Interface]) -> dict[str, set[str]]:
+    """Return addresses that several hosts have and do not meet at, with these hosts.
+
+    Where ranks chose one for the bootstrap, the hosts may be containers of one machine.
+    """
+    meeting = {one.address for one in interfaces if one.for_setup and not one.is_of_one_machine}
+    return {address: hosts for address, hosts in same_address(interfaces).items() if address not in meeting}
+
+
 NO_FAMILY = "Address family not supported"
 
 

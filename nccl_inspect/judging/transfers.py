@@ -29,8 +29,11 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 
     Each is there once, as far as the log shows which host has an address.
     """
-    reported = [one for one in notices if value(one, "peer")]
-    reported = [one for one in reported if value(one, "status") is not None or has_error(one, NO_ANSWER)]
+    reported = [
+        notice
+        for notice in notices
+        if value(notice, "peer") and (value(notice, "status") is not None or has_error(notice, NO_ANSWER))
+    ]
     hosts = hosts_by_address(facts) if reported else {}
     transfers = (
         Transfer(host, peer, value(notice, "device"))
@@ -209,12 +212,17 @@ def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
 
 
 def find_stuck(facts: Facts, retried: Iterable[Notice]) -> list[Notice]:
-    """Return those of these connections that are still retried where the log ends, and not only as a peer starts late.
-
-    A rank may need five attempts while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth.
-    """
-    late = [notice for notice in retried if int(value(notice, "attempt") or 6) > 5]
+    """Return those of these connections that are still retried where the log ends, and not only as peers start late."""
+    late = list(filter(is_late, retried))
     return late if is_still(facts, late) else []
+
+
+def is_late(retried: Notice) -> bool:
+    """Return whether a connection is retried more often than a rank needs while rank 0 starts.
+
+    That is five times, or 1.5 s, since 2.24; earlier releases print every thousandth.
+    """
+    return int(value(retried, "attempt") or 6) > 5
 
 
 def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
@@ -257,5 +265,5 @@ def is_connected(facts: Facts) -> bool:
 
 
 def is_building(facts: Facts) -> bool:
-    """Return whether the log ends while a communicator is built: its ranks are silent while they wait."""
-    return any(len(comm.completed) < comm.nranks and not comm.connected for comm in facts.job.communicators)
+    """Return whether the log ends while ranks build a communicator: they are silent while they wait."""
+    return any(set(comm.started) - set(comm.completed) and not comm.connected for comm in facts.job.communicators)

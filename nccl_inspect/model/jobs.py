@@ -293,7 +293,9 @@ class Separation:
         families = group_values((self._folder_and_name(source), source) for source in self._by_source)
         for sources in families.values():
             indexes = sorted({index for source in sources for index in self._by_source[source]})
-            self._join_if_in_world(indexes, [rank for source in sources for _, rank in named.get(source, ())])
+            files = group_sets((rank, source) for source in sources for _, rank in named.get(source, ()))
+            if all(len(naming) == 1 for naming in files.values()):  # else several jobs have a rank of this number
+                self._join_if_in_world(indexes, files)
 
     def _join_if_in_world(self, indexes: Sequence[int], ranks: Iterable[int]) -> None:
         if are_in_one_world([self._parts[index] for index in indexes], ranks):
@@ -301,7 +303,13 @@ class Separation:
 
 
 def are_in_one_world(parts: Sequence[Part], ranks: Iterable[int]) -> bool:
-    """Return whether parts are smaller than a job with these ranks, and together no more processes than it has."""
+    """Return whether parts are smaller than a job with these ranks, and together no more processes than it has.
+
+    One that began after another had ended is of another job, or run.
+    """
+    timed = [(part.began, part.ended) for part in parts if part.began and part.ended]
+    if timed and max(began for began, _ in timed) > min(ended for _, ended in timed):
+        return False
     world = max(ranks, default=0) + 1
     gpus = {gpu for part in parts for gpu in part.gpus}
     processes = sum(len(part.logs) for part in parts)

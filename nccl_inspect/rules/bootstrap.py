@@ -10,7 +10,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions, networks, transfers
 from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.ends import ID_OF_ALL, has_ended
+from nccl_inspect.judging.ends import ID_OF_ALL, has_ended, is_pasted
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
@@ -41,7 +41,7 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         return
     notices, tried = failed or again, [*failed, *again]
     is_over = bool(failed or facts.job.ended_by)
-    is_late = any(int(value(one, "attempt") or 6) > 5 for one in again)  # as in find_stuck
+    is_late = any(map(transfers.is_late, again))
     wanted = {transfers.peer_address(notice) for notice in tried}
     owners = {host for address, host in transfers.hosts_by_address(facts).items() if address in wanted}
     bridges = (match[0] for one in notices if (match := _BRIDGE.search(transfers.addresses([one]))))
@@ -53,6 +53,7 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
         "built": is_built,
         "open": not is_over and is_late,
         "starting": not is_over and not is_late,
+        "forbidden": not is_refused and all(transfers.has_error(one, transfers.FORBIDDEN) for one in notices),
         "silent": all(transfers.has_error(notice, transfers.TIMED_OUT) for notice in notices),
         "error": next((error for error in errors if error in transfers.reason(notices[-1])), ""),
         "bridge": next(bridges, ""),
@@ -63,7 +64,10 @@ def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
 
 def connection_unanswered(facts: Facts) -> Iterator[Hit]:
     """Find connections that were up and got no answer, and the host that all of them have in common."""
-    if failed := transfers.unanswered_connections(facts):
+    # A process that ended closed its connections, and its address may be gone soon after.
+    gone = {transfers.peer_address(one) for one in facts.notices("nccl/socket-closed-by-peer")}
+    failed = [one for one in transfers.unanswered_connections(facts) if transfers.peer_address(one) not in gone]
+    if failed and not facts.is_over():
         owners = transfers.hosts_by_address(facts)
         peers = [transfers.peer_address(notice) for notice in failed]
         hub = transfers.find_hub(facts, failed)
@@ -77,7 +81,7 @@ def connection_unanswered(facts: Facts) -> Iterator[Hit]:
             "silent": silent,
         }
         ranks = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-        yield Hit(failed, named, ranks if where else None, where or None)
+        yield Hit(failed, named, ranks, where or named["owners"])
 
 
 def _compare_interfaces(facts: Facts) -> dict[str, object]:
@@ -87,9 +91,9 @@ def _compare_interfaces(facts: Facts) -> dict[str, object]:
     ipv6 = [text for text, one in chosen.items() if ":" in one.address]
     ipv4 = [text for text, one in chosen.items() if one.address and text not in ipv6]
     names = {one.name for one in chosen.values()}
-    names_of = group_sets((host, one.name) for one in listed for host in one.notice.hosts)
-    alike = group_values((tuple(sorted(names)), host) for host, names in names_of.items())
-    lists = [f"{' and '.join(names)} on {some_names(hosts)}" for names, hosts in alike.items()]
+    for_data = group_sets((host, one.name) for one in listed if not one.for_setup for host in one.notice.hosts)
+    alike = group_values((tuple(sorted(names)), host) for host, names in for_data.items())
+    lists = [f"{list_words(names)} ({some_names(hosts)})" for names, hosts in alike.items()]
     return {
         "interfaces": list(chosen) if len(names) > 1 else lists if len(lists) > 1 else [],
         "IPv4": ipv4[-1:] if ipv6 else "",
@@ -125,14 +129,13 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     errors = *transfers.REFUSED, *transfers.NO_ROUTE
     given_up, again = transfers.failed_connections(facts, *errors), transfers.retried_connections(facts, *errors)
     interfaces = networks.listed_interfaces(facts)
-    shared = networks.same_address(interfaces)
-    for one in interfaces:
-        if one.for_setup and not one.is_of_one_machine:
-            shared.pop(one.address, None)  # these hosts have one network, or are one machine
+    shared = networks.private_addresses(interfaces)
     if transfers.is_connected(facts):
         again = transfers.find_stuck(facts, again)
     failed, spans = [*given_up, *again], facts.spans_hosts()
-    if lost := [one for one in failed if _needs_another_host(facts, one) or transfers.peer_address(one) in shared]:
+    stuck = [*given_up, *transfers.find_stuck(facts, again)]
+    private = [one for one in stuck if transfers.peer_address(one) in shared]
+    if lost := [one for one in failed if _needs_another_host(facts, one) or one in private]:
         reached = shared.keys() & set(map(transfers.peer_address, lost))
         used = [one for one in interfaces if one.address in reached]
         used = used or [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
@@ -355,7 +358,6 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
     unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
     failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
     bound = facts.notices("torch/store-bind-failed", _LISTEN)  # tries that precede the exception name the reason too
-    detail = " ".join(f"{value(one, '_detail')} {value(one, 'error')}" for one in bound)
     # The last exception that is of no rank may have ended the missing process.
     lines = positions_in(line for error in errors for line in error.evidence)
     loose = [one for one in exceptions.exceptions_of(facts).loose if not one.is_loss_of_peer]
@@ -372,7 +374,7 @@ def _find_store_failure(facts: Facts, errors: list[Notice], begins: list[Evidenc
         "keys": keys,
         "of NCCL": len(waiting) < len(errors) or of_nccl,
         "groups": " and of ".join(groups),
-        "taken": "EADDRINUSE" in detail or "already in use" in detail,
+        "taken": any("EADDRINUSE" in one.message or "already in use" in one.message for one in bound),
         "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
         "unresolved": next((value(notice, "error") for notice in unresolved), None),
         "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
@@ -414,7 +416,8 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     caught = [
         notice
         for notice in notices
-        if not has_ended(facts, notice) or (id(notice) not in fatal and exceptions.continues(facts, None, notice))
+        if not (has_ended(facts, notice) or is_pasted(facts, notice))
+        or (id(notice) not in fatal and exceptions.continues(facts, None, notice))
     ]
     yield Effects(caught)
     kinds = group_values((notice.production, notice) for notice in notices if notice not in caught)
@@ -422,7 +425,8 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
         ranks = {value(one, name) for one in some for name in ("global_rank", "rank")} - {None}
         odd = _find_odd_models(some) if some[0].production == "torch/models-differ" else set[int]()
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
-        yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=())
+        sure = None if any(has_ended(facts, one) for one in some) else "possible"
+        yield Hit(some, {"odd": odd}, ranks=odd or ranks, hosts=(), confidence=sure)
 
 
 def _find_odd_models(stated: list[Notice]) -> set[int]:

@@ -10,7 +10,7 @@ from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START
-from nccl_inspect.judging.ends import has_ended, is_proved
+from nccl_inspect.judging.ends import has_ended, is_pasted, is_proved
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -191,7 +191,10 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     raised = facts.notices("torch/cuda-error")
     full = [notice for notice in raised if str(value(notice, "error")).startswith((cuda.FULL, cuda.NO_HANDLE))]
-    torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
+    raised = [*facts.notices("torch/cuda-out-of-memory"), *full]
+    torch = [notice for notice in raised if has_ended(facts, notice)]
+    pasted = [] if torch else [notice for notice in raised if is_pasted(facts, notice)]
+    torch = torch or pasted
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
     on_host = [value(notice, "call") == "host alloc" for notice in sizes]
@@ -215,7 +218,8 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "harmless": asked and not facts.job.failed,
     }
     named |= {} if failures else _find_excess(torch[0])
-    sure = None if failures or any(is_proved(facts, notice) for notice in torch) else "likely"
+    is_sure = failures or any(is_proved(facts, notice) for notice in torch)
+    sure = None if is_sure else "possible" if pasted else "likely"
     yield Hit(notices, named, ranks_in(notices), hosts_in(notices), [*notices, *sizes], confidence=sure)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
-from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, life, silence, transfers
+from nccl_inspect.judging import at_end, check, cuda, ends, exceptions, life, silence
 from nccl_inspect.judging.actors import actors_of
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.ends import ProcessEnd
@@ -313,13 +313,11 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
         device = f", GPU {devices.pop()}" if len(devices) == 1 and None not in devices else device
         process = f"{first.process.host}, pid {first.process.pid}{device}"
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
-    is_unanswered = all(any(words in notice.message for words in transfers.NO_ANSWER) for notice in echoes)
     loss: dict[str, object] = {
         "lost": True,
         "unsure": not sure,
         "over": facts.is_over(),
         "whole": is_whole,
-        "unanswered": is_unanswered,
         "gone": gone if left.gone else "",
         "many": len(left.gone) > 1,
         "aborted": left.has_aborted,

@@ -202,6 +202,7 @@ def _join_causes(
     is_alone = len(story.actors_in(incidents)) == 1 and set(story.hosts_in(incidents)) <= set(finding.hosts)
     own = [one for one in incidents if not one.because and (is_alone or one.layer != Layer.SETTING)]
     own = [] if _went_to_launcher(own) else own
+    own = [one for one in own if one.layer != Layer.LOSS or one.finding is None]  # who reports a loss is not at fault
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 

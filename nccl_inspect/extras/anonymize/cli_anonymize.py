@@ -92,7 +92,7 @@ def write(
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
         target.guard(job.input_paths, overwrite)
         passed_over = [f"passed over: {name} ({reason})" for name, reason in sorted(job.passed_over.items())]
-        shared.print_problems(passed_over, "more files were passed over")
+        shared.print_problems(passed_over, "more file", "passed over")
         leaks = Leaks(table)
         job.write(target, leaks)
         for name, path in target.files.items():
@@ -101,7 +101,7 @@ def write(
                     leaks.look(name, b"".join(lines))
         named = ((name, some_names(sorted(left), 5)) for name, left in leaks.left.items())
         still = [f"{name}: still names {left}; review it before you share it" for name, left in named]
-        shared.print_problems(still, "more files still name some")
+        shared.print_problems(still, "more file", "with such names left")
         target.pack()
     if map_file:
         table.save(map_file)
