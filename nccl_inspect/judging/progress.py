@@ -516,7 +516,9 @@ class Table:
         """Return a standstill with those that hold the others up, in a sentence, or in that for its kind."""
         kind, ranks = kind or _KINDS[still.kind], {*who}
         is_late = kind == "never-called" and ranks <= {wait.rank for wait in latecomers(waits(self.facts))}
-        sentence = sentence or ("CAME_LATE" if is_late else kind.upper().replace("-", "_"))
+        is_unheard = kind == "never-called" and not ranks.isdisjoint(self._late_reporters)
+        usual = "CAME_LATE" if is_late else "NO_TIME_OUT" if is_unheard else kind.upper().replace("-", "_")
+        sentence = sentence or usual
         calls = [part.call for part in still.waiting if part.call and part.call.operation]
         known = {
             "call": watchdog.work(next(iter(calls), None), still.group, still.seq),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
-from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.networks import libfabric_paths, listed_interfaces, slingshot_signs
 from nccl_inspect.judging.statements import error_of, list_table, value
 from nccl_inspect.model.job import Notice
@@ -48,11 +47,11 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
     """Return the hosts that all of these transfers were meant for, if their ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
-    is_known = all(peer_address(notice) in hosts_by_address(facts) for notice in failed)
-    if not (peers and is_known) or (len(peers) > 1 and find_hub(facts, failed)):
+    if not peers or not all(peer_address(notice) in hosts_by_address(facts) for notice in failed):
         return set()
     since = failed[0].evidence[0]
-    reports = [*facts.errors(), *facts.with_role("completion-error")]
+    closed = facts.notices("nccl/socket-closed-by-peer")
+    reports = [*facts.errors(), *facts.with_role("completion-error"), *closed]
     ranks = {rank for notice in reports for rank in (*notice.ranks, value(notice, "global_rank"))}
     later = (last for last in facts.job.last_lines if last.source == since.source and last.first < since.order)
     heard = hosts_in(reports).union(last.process.host for last in later if last.order > since.order)
@@ -212,9 +211,16 @@ def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
 
 
 def find_stuck(facts: Facts, retried: Iterable[Notice]) -> list[Notice]:
-    """Return those of these connections that are still retried where the log ends, and not only as peers start late."""
-    late = list(filter(is_late, retried))
-    return late if is_still(facts, late) else []
+    """Return those of these connections whose processes retried them last of all, and not only as peers start late."""
+    lasts = {(last.process, last.source, last.order) for last in facts.job.last_lines}
+    return [
+        notice
+        for notice in filter(is_late, retried)
+        if any(
+            (process, line.source, last) in lasts
+            for process, line, last in zip(notice.processes, notice.lines, notice.until, strict=True)
+        )
+    ]
 
 
 def is_late(retried: Notice) -> bool:

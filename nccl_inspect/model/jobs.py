@@ -227,11 +227,6 @@ class Separation:
         """Return the names of the files of a part, without what may differ between those of one job."""
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
-    def _folder_and_name(self, source: int) -> str:
-        """Return the name of a file without what may differ between those of one job."""
-        folder, _, name = self._fold.sources[source].name.rpartition("/")
-        return f"{folder}/{_DIGITS.sub('', name)}"
-
     def _join_in_sources(self) -> None:
         tests: set[int] = set()
         requeued: dict[int, list[int]] = {}  # where a scheduler says that it ended a job in order to start it again
@@ -243,7 +238,6 @@ class Separation:
                 requeued.setdefault(source, []).append(note.place)
         nobody = (log for log in self._fold.processes.values() if not log.process.host)
         named = group_values((source, (place, rank)) for source, place, rank in find_named_ranks(nobody))
-        self._join_hosts_of_world(named)
         for source, parts in self._by_source.items():
             indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)
@@ -283,37 +277,12 @@ class Separation:
         for number, group in enumerate(at_once):
             until = begins[number + 1] if number + 1 < len(begins) else stated[-1][0] + 1
             first, last = bisect_left(stated, (begins[number], 0)), bisect_left(stated, (until, 0))
-            self._join_if_in_world(group, [rank for _, rank in stated[first:last]])
-
-    def _join_hosts_of_world(self, named: Mapping[int, Sequence[tuple[int, int]]]) -> None:
-        """Join parts in one file, or in files of one folder whose names differ by numbers, that make up a larger job.
-
-        A rank beyond all their communicators is of such a job.
-        """
-        families = group_values((self._folder_and_name(source), source) for source in self._by_source)
-        for sources in families.values():
-            indexes = sorted({index for source in sources for index in self._by_source[source]})
-            files = group_sets((rank, source) for source in sources for _, rank in named.get(source, ()))
-            if all(len(naming) == 1 for naming in files.values()):  # else several jobs have a rank of this number
-                self._join_if_in_world(indexes, files)
-
-    def _join_if_in_world(self, indexes: Sequence[int], ranks: Iterable[int]) -> None:
-        if are_in_one_world([self._parts[index] for index in indexes], ranks):
-            self._unions.join(indexes)
-
-
-def are_in_one_world(parts: Sequence[Part], ranks: Iterable[int]) -> bool:
-    """Return whether parts are smaller than a job with these ranks, and together no more processes than it has.
-
-    One that began after another had ended is of another job, or run.
-    """
-    timed = [(part.began, part.ended) for part in parts if part.began and part.ended]
-    if timed and max(began for began, _ in timed) > min(ended for _, ended in timed):
-        return False
-    world = max(ranks, default=0) + 1
-    gpus = {gpu for part in parts for gpu in part.gpus}
-    processes = sum(len(part.logs) for part in parts)
-    return max(part.size for part in parts) < world and len(gpus) == processes <= world
+            world = max((rank for _, rank in stated[first:last]), default=0) + 1
+            parts = [self._parts[index] for index in group]
+            gpus = {gpu for part in parts for gpu in part.gpus}
+            processes = sum(len(part.logs) for part in parts)
+            if max(part.size for part in parts) < world and len(gpus) == processes <= world:
+                self._unions.join(group)
 
 
 class Claim(Record):
@@ -888,9 +857,6 @@ def find_earlier_runs(gathered: Gathered) -> list[Part]:
         runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
     else:
         runs.sort(key=lambda run: run.begin)
-    nobody = (log for log in gathered.everything if not log.process.host)
-    if are_in_one_world(runs, (rank for _, _, rank in find_named_ranks(nobody))):
-        return []
     notes = (note for log in gathered.everything for note in log.notes.values())
     ends = [note.last for note in notes if job_failure.is_end(note.event)]
     return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]

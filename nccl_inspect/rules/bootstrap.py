@@ -72,6 +72,8 @@ def connection_unanswered(facts: Facts) -> Iterator[Hit]:
         peers = [transfers.peer_address(notice) for notice in failed]
         hub = transfers.find_hub(facts, failed)
         silent = set[str]() if transfers.is_building(facts) else transfers.silent_peers(facts, failed)
+        if silent and hub not in silent:
+            hub = None  # if its own network had failed, these would report it, too
         where = silent or ({hub} if hub else set())
         named = {
             "where": list_words(dict.fromkeys(peers)),

@@ -650,6 +650,8 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     if not (failed or survived):
         return
     notices, silent = [*failed, *survived], transfers.silent_peers(facts, failed)
+    if len(silent) > 1 and transfers.find_hub(facts, failed):
+        silent = set()  # the NIC of the host that reports
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
     short = [setting for setting in waits if 0 < int(setting.value) < 18]  # the default from 2.14 on; 20 from 2.23 on
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]

@@ -239,39 +239,6 @@ def test_a_file_of_one_job_that_lacks_ranks_is_its_own() -> None:
     assert sources == [[file] for file in files]
 
 
-@pytest.mark.parametrize(("rank", "jobs"), [(3, 0), (1, 2)])
-def test_hosts_with_communicators_of_their_own_are_one_job_where_pytorch_names_more_ranks(
-    rank: int, jobs: int, tmp_path: Path
-) -> None:
-    line = (
-        "gpu-{0}:9{1}:9{1} [{1}] NCCL INFO ncclCommInitRankConfig comm 0x5{0}{1} rank {1} nranks 2 cudaDev {1} "
-        "nvmlDev {1} busId {1}0 commId 0xabc{0} - Init COMPLETE\n"
-    )
-    end = "E1130 19:16:00.086000 24 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: 1) "
-    logs = ["".join(line.format(host, local) for local in (0, 1)) for host in (0, 1)]
-    logs[1] += f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]: KeyError: 'x'\n"
-    logs[1] += f"{end}local_rank: 1 (pid: 91) of binary: python\n"
-    for number, log in enumerate(logs):
-        (tmp_path / f"gpu-{number}.log").write_text(log)
-    assert len(nccl_inspect.read(str(tmp_path)).jobs) == jobs
-    for order in (logs, logs[::-1]) if not jobs else ():
-        job = nccl_inspect.read("".join(order).encode())
-        assert not job.jobs
-        assert not job.earlier_runs
-
-
-def test_hosts_that_no_communicator_joins_do_not_show_a_sound_job() -> None:
-    """Groups within hosts come first: the log may be the begin of one in which the network is bad."""
-    apart = b"".join(make_job("p2p-nvlink-8gpu", number) for number in (0, 1))
-    named = (
-        b"[rank15]:[W1130 19:15:27.531194802 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() "
-        b"was not called before program exit, which can leak resources.\n"
-    )
-    assert len(nccl_inspect.read(apart).jobs) == 2
-    job = nccl_inspect.read(apart + named)
-    assert (len(job.hosts), len(job.jobs), job.verdict) == (2, 0, "unknown")
-
-
 @FEW
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
 def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:
