@@ -368,9 +368,7 @@ def judge_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> s
     # A peer closed a connection of a communicator that was not finalized.
     is_over = usage.is_over(job) or not job.communicators
     doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
-    # Where no communicator joins the hosts of a job, it has not come to the one that does.
-    nodes = {comm.nnodes for comm in job.communicators}
-    doubts |= _lacks_ranks(job) or (len(job.hosts) > 1 and nodes == {1})
+    doubts |= _lacks_ranks(job)
     judged = all(kind.verdict != "unknown" for kind in job.paths.kinds) if job.paths else _is_alone(job)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 

@@ -128,12 +128,14 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
 
 
 def private_addresses(interfaces: Iterable[Interface]) -> dict[str, set[str]]:
-    """Return addresses that several hosts have and do not meet at, with these hosts.
+    """Return addresses that several hosts have, each in a network of its own, with these hosts.
 
-    Where ranks chose one for the bootstrap, the hosts may be containers of one machine.
+    Hosts whose ranks chose one address for the bootstrap may be containers, or names, of one machine.
     """
-    meeting = {one.address for one in interfaces if one.for_setup and not one.is_of_one_machine}
-    return {address: hosts for address, hosts in same_address(interfaces).items() if address not in meeting}
+    chosen = {one.address for one in interfaces if one.for_setup and not one.is_of_one_machine}
+    shared = same_address(interfaces)
+    together = [hosts for address, hosts in shared.items() if address in chosen]
+    return {address: hosts for address, hosts in shared.items() if not any(map(hosts.issubset, together))}
 
 
 NO_FAMILY = "Address family not supported"

@@ -340,7 +340,8 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     hosts = {last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes)
     shown = [*check.first_evidence(echoes)[:_MOST_SHOWN], *(one.evidence for one in left.gone[:1] if one.evidence)]
     ranks = gone or absent or possible or victims
-    return Hit([], loss, ranks, hosts, shown, confidence="likely" if sure else "possible")
+    is_sure = sure and not life.works_below(facts, echoes)
+    return Hit([], loss, ranks, hosts, shown, confidence="likely" if is_sure else "possible")
 
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:

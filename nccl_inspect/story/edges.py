@@ -319,10 +319,10 @@ class Edges:
     def _explain_losses(unexplained: list[Incident]) -> None:
         """Explain lost connections by a failed transfer, or by a rank that gave up waiting before: others lose it."""
         losses = [one for one in unexplained if one.layer == Layer.LOSS]
-        given_up = first_of(filter(_is_told_loss, losses))
+        given_up = first_of(filter(_is_judged_loss, losses))
         timed_out = first_of(one for one in unexplained if one.layer == Layer.WAIT)
         for loss in losses:
-            if _is_told_loss(loss):
+            if _is_judged_loss(loss):
                 continue
             if given_up and before(loss, given_up) is not True:
                 loss.because.append(given_up)
@@ -421,7 +421,7 @@ def _head(own: list[Incident]) -> Incident:
         return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.position))
     first = said[0]
     if first.layer == Layer.LOSS and first.finding is None:  # an exception repeats the transfer below it
-        first = next((one for one in said if _is_told_loss(one)), first)
+        first = next((one for one in said if _is_judged_loss(one)), first)
     if first.is_foreign:
         crash = next((one for one in own if one.is_kill), None)
         return crash if crash is not None and crash.words.endswith("SIGKILL") else first
@@ -459,7 +459,8 @@ def _is_same_line(one: Incident, other: Incident) -> bool:
     return one.line is not None and other.line is not None and one.line.position == other.line.position
 
 
-def _is_told_loss(loss: Incident) -> bool:
+def _is_judged_loss(loss: Incident) -> bool:
+    """Return whether a rule of its own judges a loss: it says more than that a connection closed."""
     return loss.layer == Layer.LOSS and loss.notice is not None and loss.finding is not None
 
 
