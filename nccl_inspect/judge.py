@@ -265,7 +265,8 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     """Return errors that no finding shows; one error in a finding covers its kind, unless it is about the log.
 
     If a finding explains why the job is dead, the reports of PyTorch and launchers about it need no other explanation.
-    If none does, every warning may matter, even one that is harmless elsewhere.
+    If none does, every warning may matter, even one that is harmless elsewhere; and where nothing shows that the job
+    is dead, so does a line that only passes a failure on.
 
     Args:
         returned: by all rules, including ignored ones: an error is explained even if its finding is not reported.
@@ -276,14 +277,17 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     shown = {id(notice) for notice in notices if not lines.isdisjoint(positions_in(notice.evidence))}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     why = any(finding.fatal for finding in about_the_job)
-    errors = set(map(id, facts.errors()))
+    errors = {id(notice) for notice in facts.errors() if not returned.is_effect(notice)}
+    if facts.job.failed and not why:
+        warnings = (notice for notice in facts.job.notices if notice.level == "WARN")
+        errors.update(id(notice) for notice in warnings if not returned.is_effect(notice))
+    elif not (facts.job.failed or any(finding.fatal for finding in returned.findings) or facts.is_over()):
+        echoes = facts.with_role("echoes-failure")  # of a failure that is not in the log
+        errors.update(id(notice) for notice in echoes if not life.works_below(facts, [notice]))
     left = [
         notice
         for notice in facts.job.notices
-        if (id(notice) in errors or (facts.job.failed and not why and notice.level == "WARN"))
-        and id(notice) not in shown
-        and _kind(notice) not in kinds
-        and not returned.is_effect(notice)
+        if id(notice) in errors and id(notice) not in shown and _kind(notice) not in kinds
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
     return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]

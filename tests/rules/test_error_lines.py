@@ -96,6 +96,29 @@ def test_a_rule_that_the_grammar_names_exists_and_is_named_by_errors_only() -> N
     assert not [f"{one.dialect}/{one.name}" for one in named if one.rule not in RULES or one not in ERRORS]
 
 
+_PASSED = {"nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found", "nccl-not-loaded"}
+"""Errors of a process that loads NCCL; ranks that are connected did."""
+_HARMLESS = {"xid", "proxy-socket-failed", "store-connect-timeout"}
+"""Errors with other values than these samples have, or if they are raised."""
+
+
+@pytest.mark.parametrize("some", [[*KINDS.values()], pytest.param(ERRORS, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_a_connected_job_is_not_all_right_where_an_error_or_the_echo_of_one_is_its_last_line(
+    some: list[Production],
+) -> None:
+    wrong = []
+    echoes = [one for one in PRODUCTIONS if "echoes-failure" in one.roles]
+    for one in (*some, *echoes):
+        if one.name in _PASSED | _HARMLESS or "survivable" in one.roles:
+            continue
+        lead = "" if one.foreign or one.bare else "node-b:20:99 [0] file.cc:1 NCCL WARN "
+        lines = [f"{lead}{sample}\n" for sample in one.samples[:1] if not sample.endswith(HALF)]
+        jobs = (nccl_inspect.read(f"{_JOB}{line}".encode()) for line in lines)
+        wrong += [f"{one.dialect}/{one.name}" for job in jobs if job.verdict == "ok" and not findings_of(job)]
+    assert echoes
+    assert not wrong, "\n".join(wrong)
+
+
 # --- An error of NET/IB leads to the same findings in each wording that NCCL has for it, old and new
 
 _INIT = "NCCL INFO ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x9 - Init"
