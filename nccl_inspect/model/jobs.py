@@ -493,7 +493,8 @@ class Landmarks:
         return source_and_line(last)[1] if last < end else 0
 
 
-_AT_WORK = {"test-end", "works", "mid-run"}  # roles of what is only printed when a job has begun to work
+_AT_WORK = {"test-end", "works", "mid-run", "watchdog-dump", "watchdog-status", "after-timeout", "echoes-failure"}
+"""Roles of what is only printed when a job has begun to work."""
 _WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
@@ -848,7 +849,10 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
 
 def find_earlier_runs(gathered: Gathered) -> list[Part]:
-    """Return the runs that were over before the newest one began, the oldest first."""
+    """Return the runs that were over before the newest one began, the oldest first.
+
+    A process without a communicator that ended before the newest run began is of an earlier one that ran at once.
+    """
     runs = join_processes(gathered.communicators)
     if len(runs) < 2:
         return []
@@ -859,4 +863,12 @@ def find_earlier_runs(gathered: Gathered) -> list[Part]:
         runs.sort(key=lambda run: run.begin)
     notes = (note for log in gathered.everything for note in log.notes.values())
     ends = [note.last for note in notes if job_failure.is_end(note.event)]
-    return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]
+    newest = runs[-1]
+    earlier = [run for run in runs[:-1] if is_before(run, newest, ends)]
+    joined = {process for run in runs for process in run.processes}
+    left = [Part([life]) for life in gathered.living if life.process not in joined] if earlier else []
+    for part in (part for part in left if is_before(part, newest, ends)):
+        at = next((at for at, run in enumerate(earlier) if run.overlaps(part)), None)
+        if at is not None:
+            earlier[at] = Part([*earlier[at].logs, *part.logs], earlier[at].communicators)
+    return earlier

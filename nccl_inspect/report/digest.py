@@ -728,7 +728,8 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
 def _is_missed(place: Place, job: Job) -> bool:
     """Return whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
     speakers = _speakers(job)
-    return job.verdict == "failed" and bool(speakers or job.ranks_seen) and place.rank not in speakers
+    mute = {last.likely_rank for last in job.last_lines}  # its lines do not name it
+    return job.verdict == "failed" and bool(speakers or job.ranks_seen) and place.rank not in speakers | mute
 
 
 def _are_only_named(finding: Finding, job: Job) -> bool:
