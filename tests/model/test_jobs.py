@@ -6,6 +6,7 @@ What is one job and what are several, which run is judged and what is a copy is 
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import pickle
 import re
@@ -128,6 +129,27 @@ def test_no_job_changes_another_one() -> None:
 def test_no_job_changes_any_other_one() -> None:
     wrong = [one for names in combinations(CAPTURES, 2) for one in change_names(names, HOWS)]
     assert not wrong, "\n".join(wrong)
+
+
+REPEATED = ("group-of-some.log.gz", "host-lost", "hosts-lost", "net-cut", "objects-differ", "oom.log.gz")
+"""Recorded faults, of jobs that somebody starts again."""
+
+
+def test_a_job_that_works_below_its_failed_first_run_is_judged_as_alone() -> None:
+    wrong = []
+    for name in REPEATED:
+        place = Path("sample_logs/faults", name)
+        files = sorted(place.glob("*.gz")) if place.is_dir() else [place]
+        log = b"".join(gzip.decompress(file.read_bytes()) for file in files)
+        hosts = sorted({found[1] for found in HOSTS.finditer(log)})
+        for number, host in enumerate(hosts):
+            log = re.sub(rb"(?<![\w])%b(?![\w-])" % re.escape(host), b"node-%05d" % number, log)
+        release = re.search(rb"NCCL version (\S+)", log)
+        assert release
+        again = b"".join(small(0, len(hosts))).replace(b"2.27.3+cuda13.0", release[1]) + b"step 1 loss 2.3\n"
+        if essence(nccl_inspect.read(log + again)) != essence(nccl_inspect.read(again)):
+            wrong.append(name)
+    assert not wrong
 
 
 def test_the_end_of_a_step_that_aborts_its_communicators_is_not_that_of_the_step_before() -> None:
