@@ -188,20 +188,14 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     if manner == "exception" and first.raised and first.raised.is_of_cuda:
         manner = "exception of CUDA"
     message = next((words[rank] for rank in first.ranks if rank in words), None)
-    is_maybe_caught = ends.is_of_task(first.report) and not facts.with_event(
-        ProcessEnded, lambda e: e.process == "training"
-    )
-    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught
-    is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
-    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
-    # A rank that lost another one, or gave up waiting, ends like this as well, and its words may not be here.
     cause = _name_cause(facts, first, message)
-    is_mute = first.code in (ends.EXCEPTION, -signal.SIGABRT) and cause["why"] in ("unknown", "SIGABRT")
+    # A rank that lost another one, or gave up waiting, ends like this as well, and its words may not be here.
+    is_mute = cause["why"] in ("unknown", "SIGABRT") and first.code in (ends.EXCEPTION, -signal.SIGABRT)
     is_mute = is_mute and not first.words
+    is_late = is_mute and is_cut_off and first.code == -signal.SIGABRT
+    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
     is_cut_short = first.trace is not None and first.trace.last is None
     is_unheard = is_cut_short or (is_mute and not begun.issuperset(first.ranks))
-    is_doubtful |= is_unheard
-    is_late = is_mute and is_cut_off and first.code == -signal.SIGABRT
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
@@ -233,8 +227,16 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     lines = [*raised, *check.first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]])]
     # It may not be a rank, or only one that lost another.
     at_fault, hosts = suspected or ranks, {end.node or end.host for end in departed}
-    sure = "possible" if is_late else "likely" if first.echo or is_doubtful else "certain"
+    is_doubtful = first.echo or is_unheard or _is_unsure_who(facts, first)
+    sure = "possible" if is_late else "likely" if is_doubtful else "certain"
     return Hit([], named, at_fault, hosts, lines, confidence=sure)
+
+
+def _is_unsure_who(facts: Facts, end: ProcessEnd) -> bool:
+    """Return whether it may be no rank, another one, or one that went on: a driver of Ray may catch its tasks' ends."""
+    is_caught = ends.is_of_task(end.report) and not facts.with_event(ProcessEnded, lambda e: e.process == "training")
+    is_alone = end.trace is not None and end.trace.is_cut_off and end.notice is end.trace.begin
+    return end.is_nameless or end.is_rank_unconfirmed or is_caught or is_alone
 
 
 def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
