@@ -69,7 +69,7 @@ def fold(
     """
     given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
-    state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
+    state = _fill_fold(reader, _pieces(reader.fold, given, progress, jobs), interruption)
     turned = set() if state.partial else find_turned(state)
     if turned and not files.can_read_again(given):
         what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
@@ -93,16 +93,14 @@ def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interrupti
     return reader.fold
 
 
-def _pieces(
-    state: Fold, inputs: Input | Sequence[Input], given: Sequence[Input], progress: Progress | None, jobs: int | None
-) -> Iterator[Piece]:
-    """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
+def _pieces(state: Fold, given: Sequence[Input], progress: Progress | None, jobs: int | None) -> Iterator[Piece]:
+    """Yield what is to be added to the fold."""
     if jobs != 1:
         from nccl_inspect.pipeline import workers  # a short log needs none
         from nccl_inspect.util.processes import processors
 
         wanted, least = (jobs, 1) if jobs else (min(processors(), _MAX_PROCESSES), _SHARE)
-        if groups := workers.plan_parts(inputs, wanted, least):
+        if groups := workers.plan_parts(given, wanted, least):
             total = sum(part.size for group in groups for part in group)
             yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
             return

@@ -10,8 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -28,22 +27,9 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = compile_later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-_GIVEN: ContextVar[str | None] = ContextVar("limit", default=None)
-
-
 def given_limit() -> str | None:
     """Return the limit that somebody set; None for the usual one."""
-    return _GIVEN.get() or os.environ.get(VARIABLE) or None
-
-
-@contextmanager
-def set_limit(limit: str | None) -> Iterator[None]:
-    """Hold to the limit of another process while it is entered."""
-    before = _GIVEN.set(limit)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(before)
+    return os.environ.get(VARIABLE) or None
 
 
 def parse_size(text: str) -> int:
