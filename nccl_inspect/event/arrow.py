@@ -39,8 +39,7 @@ def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -
         kinds: the classes whose fields are wanted; all when empty.
         columns: only these; all when empty.
 
-    Raises:
-        TypeError: two classes give one name different types.
+    A TypeError says that two classes give one name different types.
     """
     whole = _whole_schema()
     wanted = {name for kind in kinds or KINDS for name in list_columns(kind)}
