@@ -72,11 +72,7 @@ def _column(name: str, hint: Any) -> pa.DataType:
 
 
 def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
-    """Yield the events as record batches of at most 20,000 rows, in their order.
-
-    Args:
-        kinds: their classes, where these are known: then other classes have no columns.
-    """
+    """Yield the events in their order as batches of at most 20,000 rows, with columns for some kinds, or for all."""
     stream, columns = iter(events), schema(kinds)
     while some := list(islice(stream, BATCH)):
         # Each event is converted once, those of a class together, wherever lines state it.

@@ -527,8 +527,7 @@ def _usually(production: Production, event: str, level: str) -> int:
 class Fold:
     """Holds what was read so far: it takes in what lines say, merges with others, and is then resolved.
 
-    Args:
-        begun_with: what the lines before show about how these are to be read, where it continues another fold.
+    Where it continues another fold, it begins with what the lines there show about how these are to be read.
     """
 
     alongside = 0  # of the share of a job, see :class:`~nccl_inspect.model.job.Job`
@@ -707,11 +706,7 @@ class Fold:
         return is_expected and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
-        """Take in a fold of what follows: the next lines of the same source first, then further sources.
-
-        Args:
-            later: a fold whose first source continues the last one here (the same name), or is a new one.
-        """
+        """Take in a fold of what follows: the rest of the last source, if it begins with its name, then others."""
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0

@@ -168,8 +168,7 @@ class Lines:
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source, as they come; torn ones are put together again.
 
-    Args:
-        look: bytes at its beginning that show whether it is torn.
+    The first bytes show whether it is torn, as many as ``look`` says.
     """
     rest, size, seen, ends = b"", 0, 0, 0
     several = streams.grown(pieces)

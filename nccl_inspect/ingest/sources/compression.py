@@ -33,7 +33,7 @@ def given_limit() -> str | None:
 
 
 def parse_size(text: str) -> int:
-    """Return bytes as people write them: ``500M``, ``2G``; an NcclInspectError says that it is no size."""
+    """Return bytes as people write them: ``500M``, ``2G``; an NcclInspectError says that it is not a size."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise NcclInspectError(f"invalid size '{text}' for --max-unpacked", "write 500M, 200G or 2T")
