@@ -596,7 +596,9 @@ class Fold:
             rank = envelopes.rank_of(text.message, message)
             self.sources[source].raised.append(Raised(line, message[: found.TAIL_WIDTH], rank))
         elif how == REFUSED:
-            self._refuse(place)
+            counts = self.sources[source_and_line(place)[0]].counts  # a line with impossible numbers is damaged
+            counts.typed_lines -= 1
+            counts.damaged_lines += 1
         elif how == CALL:
             call = text.parsed.event if text.parsed else None
             assert isinstance(call, events.Collective)
@@ -644,12 +646,6 @@ class Fold:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
                 self._note(log, place, repeated.origin, repeated.text, end, repeated.number)
-
-    def _refuse(self, place: int) -> None:
-        """Count a line with impossible numbers as damaged."""
-        counts = self.sources[source_and_line(place)[0]].counts
-        counts.typed_lines -= 1
-        counts.damaged_lines += 1
 
     def _unknown(self, place: int, printed: Origin | Late, text: Text, count: int = 1) -> None:
         if note := self.unrecognised.get(text.message):
