@@ -502,7 +502,7 @@ def build(
     """Return the paths, ordered by rank.
 
     A job of a thousand ranks has tens of thousands of paths of a few hundred kinds: what lines mean is found out once
-    for all pairs of ranks whose lines say the same. What ``nodes_are_hosts`` says is told at :class:`Scope`.
+    for all pairs of ranks whose lines say the same. :class:`Scope` says what ``nodes_are_hosts`` means.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
     kinds: dict[object, tuple[PathKind, bool]] = {}
