@@ -45,11 +45,7 @@ class TopologyError(NcclInspectError):
 
 
 def suggestion(word: str, candidates: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return a question that names similar words; empty if there are none.
-
-    Args:
-        cutoff: how similar a word must be, from 0 to 1: more where there are many.
-    """
+    """Return a question that names words alike, from 0 to 1 by at least the cutoff; empty if there are none."""
     from difflib import get_close_matches  # only for the error
 
     similar = get_close_matches(word, list(candidates), n=3, cutoff=cutoff)

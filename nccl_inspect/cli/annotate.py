@@ -98,11 +98,8 @@ class _Margin:
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
         parts = prefix.split(line)
-        if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
-            return self._find_slowly(line)
-        parsed = self._parse(parts[1].partition(b" ")[2])
-        return parsed.production if parsed else self._find_slowly(line)
-
-    def _find_slowly(self, line: bytes) -> Production | None:
+        is_plain = parts and not (hides or line.startswith(b"NCCL ") or envelopes.is_whole(line))
+        if parts and is_plain and (parsed := self._parse(parts[1].partition(b" ")[2])):
+            return parsed.production
         sense = meaning.explain_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None

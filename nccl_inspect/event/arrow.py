@@ -39,8 +39,7 @@ def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -
         kinds: the classes whose fields are wanted; all when empty.
         columns: only these; all when empty.
 
-    Raises:
-        TypeError: two classes give one name different types.
+    A TypeError says that two classes give one name different types.
     """
     whole = _whole_schema()
     wanted = {name for kind in kinds or KINDS for name in list_columns(kind)}
@@ -73,11 +72,7 @@ def _column(name: str, hint: Any) -> pa.DataType:
 
 
 def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
-    """Yield the events as record batches of at most 20,000 rows, in their order.
-
-    Args:
-        kinds: their classes, where these are known: then other classes have no columns.
-    """
+    """Yield the events in their order as batches of at most 20,000 rows, with columns for some kinds, or for all."""
     stream, columns = iter(events), schema(kinds)
     while some := list(islice(stream, BATCH)):
         # Each event is converted once, those of a class together, wherever lines state it.

@@ -161,8 +161,7 @@ class Notice(Message):
     def value(self, name: str) -> Any:
         """Return the value of one field, None when the message left it out.
 
-        Raises:
-            KeyError: the production has no such field.
+        A KeyError says that the production has none.
         """
         return dict(self.values)[name]
 

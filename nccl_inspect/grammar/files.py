@@ -56,11 +56,7 @@ def list_files() -> Iterator[Path]:
 
 
 def read(text: str, name: str = "<grammar>") -> list[Production]:
-    """Return the productions of one grammar file, checked.
-
-    Raises:
-        GrammarError: an unknown key, a production without a line, or a value missing.
-    """
+    """Return the productions of one grammar file, checked; a GrammarError names what is wrong."""
     productions = index(text, name)
     for production in productions:
         _ = production.details
@@ -70,8 +66,7 @@ def read(text: str, name: str = "<grammar>") -> list[Production]:
 def index(text: str, name: str = "<grammar>") -> list[Production]:
     """Return the productions of one grammar file by name and line; the rest is read on first use.
 
-    Raises:
-        GrammarError: what precedes the first production is not well formed, or a production has no line.
+    A GrammarError says that its head is not well formed, or a production has no line.
     """
     head, *blocks = text.split("\nproduction: ")
     common = _entries(head, name)

@@ -74,8 +74,7 @@ _NAMED = re.compile(r"\{[a-z_][a-z0-9_]*[:}]")
 def parse(source: str, is_for_leads: bool = False) -> Sequence:
     """Read one line of the notation, or as much of it as its leads depend on.
 
-    Raises:
-        GrammarError: the line is not well formed.
+    A GrammarError says that it is not well formed.
     """
     nodes, mark = _sequence(iter(_PIECE.findall(source)), source, is_for_leads)
     if mark:
@@ -217,11 +216,7 @@ _FLOAT_DIGITS = 15  # decimal digits that a 64-bit float always gives back
 
 @lru_cache(maxsize=256)
 def field_type(spec: str) -> FieldType:
-    """Return the type that a field's specification names.
-
-    Raises:
-        GrammarError: no such type.
-    """
+    """Return the type that a field's specification names; a GrammarError says that there is none."""
     if plain := _PLAIN.get(spec):
         return plain
     if spec.startswith("="):

@@ -98,8 +98,7 @@ class Production:
     def details(self) -> Details:
         """Return the event, releases, meaning and samples.
 
-        Raises:
-            GrammarError: the file is not well formed here.
+        A GrammarError says that the file is not well formed here.
         """
         return self._load()
 

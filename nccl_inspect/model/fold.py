@@ -527,8 +527,7 @@ def _usually(production: Production, event: str, level: str) -> int:
 class Fold:
     """Holds what was read so far: it takes in what lines say, merges with others, and is then resolved.
 
-    Args:
-        begun_with: what the lines before show about how these are to be read, where it continues another fold.
+    Where it continues another fold, it begins with what the lines there show about how these are to be read.
     """
 
     alongside = 0  # of the share of a job, see :class:`~nccl_inspect.model.job.Job`
@@ -597,7 +596,9 @@ class Fold:
             rank = envelopes.rank_of(text.message, message)
             self.sources[source].raised.append(Raised(line, message[: found.TAIL_WIDTH], rank))
         elif how == REFUSED:
-            self._refuse(place)
+            counts = self.sources[source_and_line(place)[0]].counts  # a line with impossible numbers is damaged
+            counts.typed_lines -= 1
+            counts.damaged_lines += 1
         elif how == CALL:
             call = text.parsed.event if text.parsed else None
             assert isinstance(call, events.Collective)
@@ -645,12 +646,6 @@ class Fold:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
                 self._note(log, place, repeated.origin, repeated.text, end, repeated.number)
-
-    def _refuse(self, place: int) -> None:
-        """Count a line with impossible numbers as damaged."""
-        counts = self.sources[source_and_line(place)[0]].counts
-        counts.typed_lines -= 1
-        counts.damaged_lines += 1
 
     def _unknown(self, place: int, printed: Origin | Late, text: Text, count: int = 1) -> None:
         if note := self.unrecognised.get(text.message):
@@ -707,11 +702,7 @@ class Fold:
         return is_expected and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
-        """Take in a fold of what follows: the next lines of the same source first, then further sources.
-
-        Args:
-            later: a fold whose first source continues the last one here (the same name), or is a new one.
-        """
+        """Take in a fold of what follows: the rest of the last source, if it begins with its name, then others."""
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on
         lines_before = self.sources[-1].counts.lines if goes_on else 0

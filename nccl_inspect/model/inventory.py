@@ -240,11 +240,7 @@ class PassedOver(Frozen):
 
 
 def contents_of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
-    """Return what the files of some kinds hold.
-
-    Args:
-        readers: the modules of :mod:`nccl_inspect.artifacts` that read the kinds, by name.
-    """
+    """Return what the files of some kinds hold, which are named by their modules in :mod:`nccl_inspect.artifacts`."""
     return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]
 
 

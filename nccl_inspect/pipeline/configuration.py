@@ -42,8 +42,7 @@ def complete_options(options: Options, path: Path) -> Options:
 
     A ``select`` of the options sets aside ``select`` and ``ignore`` of the file; ``ignore`` is added to the file's.
 
-    Raises:
-        NcclInspectError: the file cannot be read, or says something that is not understood.
+    An NcclInspectError says that the file is not understood.
     """
     table = load(path, "--config")
     platform = table.text("platform")

@@ -69,7 +69,7 @@ def fold(
     """
     given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
-    state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
+    state = _fill_fold(reader, _pieces(reader.fold, given, progress, jobs), interruption)
     turned = set() if state.partial else find_turned(state)
     if turned and not files.can_read_again(given):
         what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
@@ -93,16 +93,14 @@ def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interrupti
     return reader.fold
 
 
-def _pieces(
-    state: Fold, inputs: Input | Sequence[Input], given: Sequence[Input], progress: Progress | None, jobs: int | None
-) -> Iterator[Piece]:
-    """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
+def _pieces(state: Fold, given: Sequence[Input], progress: Progress | None, jobs: int | None) -> Iterator[Piece]:
+    """Yield what is to be added to the fold."""
     if jobs != 1:
         from nccl_inspect.pipeline import workers  # a short log needs none
         from nccl_inspect.util.processes import processors
 
         wanted, least = (jobs, 1) if jobs else (min(processors(), _MAX_PROCESSES), _SHARE)
-        if groups := workers.plan_parts(inputs, wanted, least):
+        if groups := workers.plan_parts(given, wanted, least):
             total = sum(part.size for group in groups for part in group)
             yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
             return
@@ -118,11 +116,7 @@ def _read_all(given: Sequence[Input], progress: Progress | None, turned: Contain
 
 
 def require_nccl(state: Fold) -> None:
-    """Make sure that there is something to judge.
-
-    Raises:
-        NoInputError: no line is NCCL's.
-    """
+    """Make sure that there is something to judge; a NoInputError says that no line is NCCL's."""
     for source in state.sources:
         source.at_end = [(number, text) for number, text in source.at_end if is_kept(text)]
     if not _has_nccl(state):
@@ -162,11 +156,7 @@ def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
 
 
 class Judge:
-    """Turns folds into judged jobs.
-
-    Raises:
-        NcclInspectError: an unknown rule or platform, or a topology file that cannot be understood.
-    """
+    """Turns folds into judged jobs; an NcclInspectError names what is unknown in the options, or not understood."""
 
     def __init__(self, options: Options) -> None:
         self._rules = rules.select_rules(options.select, options.ignore)
@@ -190,8 +180,7 @@ class Judge:
             is_one_of_two: another input is read as well; a job that the options name may be in that one only.
             beside: what the inputs hold besides logs; each job gets the evidence that fits it.
 
-        Raises:
-            NcclInspectError: there is no such job or run.
+        An NcclInspectError says that there is no such job or run.
         """
         visit = visit or (lambda _: None)
         judge: _Judge = self.judge_fold
@@ -300,11 +289,7 @@ _Judge: TypeAlias = Callable[..., Job]  # gives the job of a fold, and may be gi
 
 
 def _find_name(jobs: Mapping[str, Fold], wanted: str | None) -> str:
-    """Return the name of one of several jobs by its name or number.
-
-    Raises:
-        NcclInspectError: there is no such job.
-    """
+    """Return the name of one of several jobs by its name or number; an NcclInspectError says that there is none."""
     names = list(jobs)
     if wanted is None:
         raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
@@ -343,8 +328,7 @@ def _choose_worst(fold: Fold, judge: _Judge, jobs: Mapping[str, Fold], visit: Ca
 def _resolve_run(share: Fold, judge: _Judge, run: int | None = None, gathered: Gathered | None = None) -> Job:
     """Return one job: its newest run with the verdicts on those before, or an earlier run that is wanted.
 
-    Raises:
-        NcclInspectError: there is no such run.
+    An NcclInspectError says that there is no such run.
     """
     gathered = gathered or Gathered.gather(share)
     if run is not None:
@@ -403,8 +387,7 @@ def _order(standing: Standing) -> tuple[int, ...]:
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     """Yield the events of all inputs in the order of their lines, one for each recognised line.
 
-    Raises:
-        NoInputError: after the last event, when an input could not be read, or not to its end.
+    A NoInputError comes last where an input could not be read to its end.
     """
     stream = EventStream(inputs)
     yield from stream
@@ -431,20 +414,12 @@ class EventStream:
             yield from _join_rows(source.name, _lines(source, scanner, counts, self.problems))
 
     def raise_problem(self) -> None:
-        """Say so when something could not be read.
-
-        Raises:
-            NoInputError: an input, or the rest of it.
-        """
+        """Say so when something could not be read; a NoInputError names the first."""
         if self.problems:
             raise self.problems[0]
 
     def require_nccl(self) -> None:
-        """Make sure that there was something to read.
-
-        Raises:
-            NoInputError: no line was NCCL's.
-        """
+        """Make sure that there was something to read; a NoInputError says that no line was NCCL's."""
         if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
             lines = {name: counts.lines for name, counts in self.counts.items()}
             raise nothing_found(lines, [str(problem) for problem in self.problems])

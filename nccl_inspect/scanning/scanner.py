@@ -6,6 +6,7 @@ message.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import TypeAlias
 
@@ -50,6 +51,7 @@ class Scanner:
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
+        self._parse_torn = lru_cache(1 << 10)(grammar.parse_torn)  # warnings come again and again
         self._origins: Memory[Origin | None] = Memory(_MAX_ORIGINS, MAX_REMEMBERED)
         self._timed = Timed(_MAX_ORIGINS, MAX_REMEMBERED)
         self._texts: Memory[Text] = Memory(MAX_TEXTS, MAX_REMEMBERED)
@@ -128,7 +130,7 @@ class Scanner:
             if isinstance(event, Connected) or (isinstance(event, ChannelConnect) and event.transport == "P2P"):
                 parsed = text.parsed
             if parsed is None and text.level == "WARN":
-                parsed = self._grammar.parse_torn(text.message)
+                parsed = self._parse_torn(text.message)
             text = Text(text.level, text.message, parsed)
         counts.add(1, text.parsed is None)
         sink(number, origin, text)

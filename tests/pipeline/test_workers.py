@@ -115,7 +115,8 @@ def test_what_unknown_launchers_put_in_front_gives_the_same_job(
     log, at = tmp_path / "job.log", sum(map(len, lines[:cut]))
     log.write_bytes(b"".join(lines))
     reader = Reader()
-    groups = [[Part(str(log), log, end=at)], [Part(str(log), log, start=at)]]
+    (file,) = files.find([str(log)])
+    groups = [[Part(file, end=at)], [Part(file, start=at)]]
     for piece in workers.share_work(reader.fold, groups, lambda _: None):
         reader.add(piece)
     assert document(reader.fold) == document(reading.fold(str(log)))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest.sources import compression
 from nccl_inspect.pipeline import reading
 
+_MAX_UNPACKED = "8G"
 _EXAMPLES = """
 Examples:
   nccl-inspect mcp                      logs below the working folder, over standard input and output
@@ -43,6 +47,7 @@ def command(roots: tuple[str, ...], options: reading.Options) -> None:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
             raise
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install -U mcp") from None
+    os.environ[compression.VARIABLE] = compression.given_limit() or _MAX_UNPACKED
     reads = reader.LogReader(reader.Folders(roots or (".",)), shared.with_settings_file(options))
     reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
     anyio.run(server.make_server(reads).run_stdio_async)

@@ -11,7 +11,6 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -24,7 +23,7 @@ from mcp.server.mcpserver import Context
 from nccl_inspect import topology
 from nccl_inspect.artifacts import inventory, is_artifact
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest.sources import compression, files, log_detection
+from nccl_inspect.ingest.sources import files, log_detection
 from nccl_inspect.ingest.sources.blocks import Progress
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -144,7 +143,6 @@ def _status(path: Path, name: str) -> os.stat_result:
 
 _MAX_KEPT = 4  # jobs that are kept: those of two runs that are compared, and what was asked before
 _MAX_KEPT_BYTES = 512 << 20  # bytes of the logs of which jobs are kept, but for the last one
-_MAX_UNPACKED = "8G"
 _INTERVAL = 0.5
 _Result = TypeVar("_Result")
 
@@ -213,8 +211,7 @@ class LogReader:
             understood = tuple(topology.read_any(text, name) for text, name in named)
             options = replace(options, topologies=(), topologies_read=understood)
         judge = reading.Judge(options)  # before a long log is read, so that a mistake is reported at once
-        limit = nullcontext() if compression.given_limit() else compression.set_limit(_MAX_UNPACKED)
-        with limit, pause_collector():
+        with pause_collector():
             beside = inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             job = judge.find_job(fold, visit, wish.is_one_of_two, beside)

@@ -1,4 +1,4 @@
-"""Judges logs and appends their jobs to a store, in this process or in several."""
+"""Judges logs and appends their jobs to a store."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.grouping import Unions
-from nccl_inspect.util.processes import Helpers, can_fork
 
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""
 _HEAD = 1 << 20  # bytes in which the first communicator of a log is searched for
-_LEAST_SHARE = 1 << 20
-"""Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
-_PER_LOG = 20_000  # bytes of a log that take as long as what each log takes, whatever its size
 _MOST_JOBS, _MOST_SECONDS = 256, 20.0  # after which jobs are written
 
 
@@ -39,7 +35,6 @@ class LogGroup(NamedTuple):
 
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
-    size: int = 0
     stdin: str = ""  # the file that holds standard input, if that is one of the logs
 
 
@@ -99,45 +94,12 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
         above = {parent for folder in folders for parent in folder.parents}
         near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
         logs_of_job = tuple(STDIN if file.name == stdin else file.name for file in some)
-        groups.append(LogGroup(logs_of_job, tuple(near), sum(file.size or 0 for file in some), stdin))
+        groups.append(LogGroup(logs_of_job, tuple(near), stdin))
     return groups, problems
 
 
-def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1) -> Outcome:
-    """Judge logs and append their jobs, in a number of processes."""
-    store = Store(target.store, make=True)
-    reading.Judge(target.options)  # what is wrong with the options is said before anything is read
-    total = Outcome()
-    shares = _share(groups, jobs if can_fork() else 1)
-    with Helpers() as helpers:
-        started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
-        outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
-    for share, outcome in zip(shares, outcomes, strict=True):
-        if isinstance(outcome, Outcome):
-            total.added.update(outcome.added)
-            total.known.extend(outcome.known)
-            total.problems.extend(outcome.problems)
-            total.days.update(outcome.days)
-        else:
-            more = f"{share[0].logs[0]} and {len(share) - 1} more"
-            total.problems.append(f"{more}: the process died; add them again")
-    store.tidy(sorted(total.days))
-    return total
-
-
-def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:
-    """Return logs in shares of about the same size, in their order: those of a day are mostly near each other."""
-    shares: dict[int, list[LogGroup]] = defaultdict(list)
-    total, before = sum(group.size + _PER_LOG for group in groups), 0
-    number = min(number, total // _LEAST_SHARE + 1)
-    for group in groups:
-        shares[before * number // total].append(group)
-        before += group.size + _PER_LOG
-    return list(shares.values())
-
-
-def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
-    """Judge logs and append their jobs, in this process."""
+def add(groups: Sequence[LogGroup], target: Target) -> Outcome:
+    """Judge logs and append their jobs."""
     store, judge = Store(target.store, make=True), reading.Judge(target.options)
     idents, outcome, written = store.idents(), Outcome(), time.monotonic()
     waiting: dict[str, list[Tables]] = defaultdict(list)
@@ -166,6 +128,7 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
                 written = time.monotonic()
     finally:  # also what was judged before Ctrl-C
         flush()
+    store.tidy(sorted(outcome.days))
     return outcome
 
 

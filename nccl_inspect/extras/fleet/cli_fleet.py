@@ -45,9 +45,8 @@ def command() -> None:
 @store_option
 @click.option("--image", metavar="NAME", help="Container image of the jobs. Default: as manifests beside the logs say.")
 @click.option("--together", is_flag=True, help="All LOGs are parts of one input, as for summarize.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Judge in N processes.")
 @shared.platform_options
-def add(logs: tuple[str, ...], store: str, image: str | None, together: bool, jobs: int, options: Options) -> int:
+def add(logs: tuple[str, ...], store: str, image: str | None, together: bool, options: Options) -> int:
     """Judge logs and append their jobs to a store, which is made if need be.
 
     Each file is a log of its own, which may hold several jobs. Files belong to one job if they name the same NCCL
@@ -57,7 +56,7 @@ def add(logs: tuple[str, ...], store: str, image: str | None, together: bool, jo
 
     Examples:
       nccl-inspect fleet add job-4711.log --store /shared/fleet
-      nccl-inspect fleet add 2026-11-28/ --store /shared/fleet --jobs 8
+      nccl-inspect fleet add 2026-11-28/ --store /shared/fleet
       kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
 
     Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
@@ -71,7 +70,7 @@ def add(logs: tuple[str, ...], store: str, image: str | None, together: bool, jo
         names = [spooled.name if name == "-" else name for name in inputs]
         groups, problems = adding.group_logs(names, together, spooled.name)
         target = adding.Target(store, shared.with_settings_file(options), image)
-        outcome = adding.add(groups, target, jobs)
+        outcome = adding.add(groups, target)
     problems += outcome.problems
     shared.print_problems(problems)
     added = outcome.added.total()

@@ -42,8 +42,7 @@ ALL = Wanted(lambda _: True, lambda *_: True)
 def read_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a tar archive, or what else is wanted, in its order.
 
-    Raises:
-        StreamError: the archive is damaged or breaks off, and no member has said so.
+    A StreamError says that it is damaged or breaks off, and no member has said so.
     """
     failed = False
 
@@ -119,8 +118,7 @@ class _Readable:
 def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a zip archive, or what else is wanted, in the natural order of their names.
 
-    Raises:
-        StreamError: the list of members cannot be read.
+    A StreamError says that their list cannot be read.
     """
     with ExitStack() as opened:
         stream = opened.enter_context(file.open("rb")) if hasattr(file, "open") else file

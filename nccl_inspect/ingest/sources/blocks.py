@@ -108,8 +108,7 @@ def _problem(error: StreamError | OSError) -> StreamError:
 def raw_blocks(source: Source) -> Iterator[bytes]:
     """Yield the bytes of a source, unpacked by their first bytes, not by its name, in pieces of about a block.
 
-    Raises:
-        NoInputError: the data breaks off or cannot be read; what came before that was given.
+    A NoInputError says that the data breaks off or cannot be read, after what came before that was given.
     """
     try:
         yield from (
@@ -169,8 +168,7 @@ class Lines:
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source, as they come; torn ones are put together again.
 
-    Args:
-        look: bytes at its beginning that show whether it is torn.
+    The first bytes show whether it is torn, as many as ``look`` says.
     """
     rest, size, seen, ends = b"", 0, 0, 0
     several = streams.grown(pieces)
@@ -291,11 +289,7 @@ def number_lines(entries: list[Numbered], before: int, size: int, reader: LineRe
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:
-    """Yield the lines in the opposite order.
-
-    Raises:
-        NoInputError: there are too many.
-    """
+    """Yield the lines in the opposite order; a NoInputError says that there are too many."""
     gathered: list[tuple[Lines, Sequence[int]]] = []
     size = total = read = 0
     for block in lines:

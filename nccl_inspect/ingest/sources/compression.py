@@ -10,8 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -28,30 +27,13 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = compile_later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-_GIVEN: ContextVar[str | None] = ContextVar("limit", default=None)
-
-
 def given_limit() -> str | None:
     """Return the limit that somebody set; None for the usual one."""
-    return _GIVEN.get() or os.environ.get(VARIABLE) or None
-
-
-@contextmanager
-def set_limit(limit: str | None) -> Iterator[None]:
-    """Hold to the limit of another process while it is entered."""
-    before = _GIVEN.set(limit)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(before)
+    return os.environ.get(VARIABLE) or None
 
 
 def parse_size(text: str) -> int:
-    """Return bytes as people write them: ``500M``, ``2G``.
-
-    Raises:
-        NcclInspectError: it is not a size.
-    """
+    """Return bytes as people write them: ``500M``, ``2G``; an NcclInspectError says that it is not a size."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise NcclInspectError(f"invalid size '{text}' for --max-unpacked", "write 500M, 200G or 2T")
@@ -77,11 +59,7 @@ class Allowance:
         self._packed += packed
 
     def give(self, unpacked: int) -> None:
-        """Count the bytes that came of them.
-
-        Raises:
-            StreamError: they are too many.
-        """
+        """Count the bytes that came of them; a StreamError says that they are too many."""
         self._given += unpacked
         if self._given > self._most:
             raise self._error(f"it decompresses to more than {_words(self._most)}")
@@ -145,11 +123,7 @@ def is_packed(head: bytes) -> bool:
 
 
 def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
-    """Return the data, unpacked once if it is packed.
-
-    Raises:
-        StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
-    """
+    """Return the data, unpacked once if it is packed; a StreamError says why no more than what was given is read."""
     head, data = peek(
         data, lambda head: len(head) >= _MAGIC or (head != b"" and not any(one.startswith(head) for one in _BEGINNINGS))
     )
@@ -165,8 +139,7 @@ def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
 def _find_decoder(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes decoders of a kind, and the error that these raise; most logs need none.
 
-    Raises:
-        StreamError: Python has none of this kind.
+    A StreamError says that Python has none.
     """
     if kind == "gzip":
         return (lambda: zlib.decompressobj(wbits=31)), zlib.error

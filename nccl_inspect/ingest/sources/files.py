@@ -59,8 +59,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
         beside: of files in folders that are not logs, which are also wanted, recognized by name and first bytes.
         passed: takes those files in folders that are neither, with the reason.
 
-    Raises:
-        NoInputError: nothing is given, or something that cannot be a log.
+    A NoInputError says that nothing is given, or something that cannot be a log.
     """
     several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
     if not several:
@@ -80,11 +79,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
 
 
 def require_path(name: str) -> None:
-    """Make sure that an input exists, if it is a path and nothing else.
-
-    Raises:
-        NoInputError: there is no such file or folder.
-    """
+    """Make sure that an input exists, if it is a path and nothing else; a NoInputError says that it does not."""
     if name == "-" or not _WILD.isdisjoint(name) or os.path.lexists(name):
         return
     for file in find(name):

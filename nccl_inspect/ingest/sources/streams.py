@@ -39,8 +39,7 @@ def pieces(stream: Any) -> Pieces:
 
     A pipe gives little at a time; what follows at once is joined to it.
 
-    Raises:
-        StreamError: it gives neither bytes nor text.
+    A StreamError says that it gives neither bytes nor text.
     """
     read = getattr(stream, "read1", stream.read)
     follows = _follows(stream)
@@ -102,8 +101,7 @@ def count_lengths(data: Pieces, count: Callable[[int], None]) -> Pieces:
 def check_size(data: Pieces, size: int) -> Pieces:
     """Yield the same pieces of a file, of which the size was known when it was found; it may have grown since.
 
-    Raises:
-        StreamError: it has fewer; they were given.
+    A StreamError says that it has fewer, which were given.
     """
     read = 0
     for piece in data:

@@ -260,11 +260,7 @@ def attribute(processes: Collection[ProcessMembers]) -> Attribution:
 
 
 class _ProcessWork:
-    """Gives the loose bursts of a process to its members.
-
-    Args:
-        turns: in which communicators were used first, by their ids: SPMD programs use them in the same order.
-    """
+    """Gives the loose bursts of a process to its members; programs use communicators in the same order (``turns``)."""
 
     def __init__(self, process: ProcessMembers, result: Attribution, fitting: _Fitting, turns: dict[int, int]) -> None:
         self._process, self._result, self._turns = process, result, turns

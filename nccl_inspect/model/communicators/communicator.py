@@ -318,11 +318,7 @@ def read_claims(event: events.ChannelConnect) -> Claims:
 
 
 class Joiner:
-    """Puts members of one size together.
-
-    Args:
-        members: that may be of one communicator or of several, in the order of the log.
-    """
+    """Puts members of one size together, given in the order of the log: they may be of one communicator or several."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
@@ -691,9 +687,7 @@ def make_world(
 ) -> Communicator | None:
     """Return a world of all processes, each with its rank; None where these are not known.
 
-    Args:
-        largest: the communicator that holds all others' processes, if there is one: it is the world where no rank
-            beyond it is named.
+    The largest communicator, which holds all others' processes, is the world where no rank beyond it is named.
     """
     nobody = [log for log in logs if not log.process.host]
     labels = group_sets((source, rank) for source, _, rank in find_named_ranks(nobody))

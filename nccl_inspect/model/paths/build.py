@@ -246,11 +246,7 @@ def place_lines(
     found_by: Attribution,
     statements: Iterable[Statement],
 ) -> Placed:
-    """Translate the ranks of all connection lines.
-
-    Args:
-        found_by: how the bursts came to their communicators, and which came to none.
-    """
+    """Translate the ranks of all connection lines, of bursts that have a communicator and of those that have none."""
     placed = Placed(found_by, NicNames(statements))
     for comm in communicators:
         space = "global" if world else comm.name
@@ -429,8 +425,7 @@ def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int
 class Scope:
     """Decides whether two ranks are on one host.
 
-    Args:
-        nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
+    Where shared memory is switched off, nodes are not hosts: NCCL counts ranks of one host as several.
     """
 
     def __init__(self, placed: Placed, communicators: Sequence[Communicator], nodes_are_hosts: bool) -> None:
@@ -507,10 +502,7 @@ def build(
     """Return the paths, ordered by rank.
 
     A job of a thousand ranks has tens of thousands of paths of a few hundred kinds: what lines mean is found out once
-    for all pairs of ranks whose lines say the same.
-
-    Args:
-        nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
+    for all pairs of ranks whose lines say the same. :class:`Scope` says what ``nodes_are_hosts`` means.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
     kinds: dict[object, tuple[PathKind, bool]] = {}

@@ -333,7 +333,7 @@ def test_several_processes_add_at_once(tmp_path: Path) -> None:
         (tmp_path / f"job-{number}.log").write_bytes(log(number, hosts=1))
     command = [sys.executable, "-m", "nccl_inspect", "fleet", "add", "--store", str(tmp_path / "s")]
     command += map(str, tmp_path.glob("*.log"))
-    started = [subprocess.Popen([*command, "--jobs", "2"], cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(3)]
+    started = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [process.wait() for process in started] == [0, 0, 0]
     assert rows(tmp_path / "s", "SELECT count(*) n FROM job") == [{"n": 12}]
     assert rows(tmp_path / "s", "SELECT count(*) n FROM rank") == [{"n": 24}]
