@@ -104,11 +104,13 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
     figures = [figure for figure in load_figures("published")["figure"] if _fits(figure, facts, ran, machine, named)]
     special = next((figure for figure in figures if "platforms" in figure), None)
     is_domain = any("domain" in figure for figure in figures)
+    by_nics = None
     if ran.nodes > 1 and not special and not is_domain:
         nics = _nics(facts, ran)
-        is_known = nics is not None and (nics.gbps is not None or not figures)  # GPUs tell what their NICs can do
-        if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
-            return _expect_from_network(ran, nics, machine)
+        if nics and ran.operation in (*_RING, "alltoall", "sendrecv"):
+            by_nics = _expect_from_network(ran, nics, machine)
+            if nics.gbps is not None or not figures:  # GPUs tell what their NICs can do
+                return by_nics
     figure = special or next(iter(figures), None)
     if figure is None:
         is_joined = ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2
@@ -123,8 +125,11 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
     floor = figure.get("floor")
     if part == "nvlink" and ran.nodes == 1 and facts.platform and (facts.platform.gpus or 0) >= _WITH_SWITCH:
         floor = None
+    is_assumed = False
+    if by_nics and floor is not None and (of_nics := by_nics.floor or by_nics.low) > floor:
+        floor, is_assumed = of_nics, True  # as many NICs as connections use, each of the least usual rate
     what = (f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, ") + figure["what"]
-    return Expected(figure["low"], figure["high"], what, figure["source"], floor, part)
+    return Expected(figure["low"], figure["high"], what, figure["source"], floor, part, is_assumed)
 
 
 def _explain_unknown(facts: Facts, ran: Setup) -> str:

@@ -125,7 +125,8 @@ def is_fatal(facts: Facts, notices: Iterable[Notice], deadly: bool = False) -> b
     notices = list(notices)
     first = first_of_each(notice.evidence[0] for notice in notices)
     # A communicator does not survive the loss of a rank.
-    losses = (loss.evidence[0] for loss in facts.notices("nccl/socket-closed-by-peer"))
-    if deadly or any(line.order > first.get(line.source, line.order) for line in losses):
+    losses = [loss.evidence[0] for loss in facts.notices("nccl/socket-closed-by-peer")]
+    is_told_late = any("told-late" in notice.roles for notice in notices)
+    if deadly or (is_told_late and losses) or any(line.order > first.get(line.source, line.order) for line in losses):
         return True
     return not facts.job.paths and not all(came_up_below(facts, notice) for notice in notices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
@@ -119,6 +120,27 @@ def gpu_degraded(facts: Facts) -> Iterator[Hit]:
     if sick := [(notice, mask) for notice, mask in masks if mask & 3 == 1]:
         faults = dict.fromkeys(fault for _, mask in sick for fault in decode_health(mask))
         yield Hit([notice for notice, _ in sick], {"faults": list(faults), "mask": value(sick[0][0], "health")})
+    yield from _find_narrow(facts)
+
+
+def _find_narrow(facts: Facts) -> Iterator[Hit]:
+    """Find GPUs that have less bandwidth to the NVSwitch than most of their host."""
+    rates: defaultdict[str, dict[str, tuple[float, Notice]]] = defaultdict(dict)
+    for notice in facts.notices("nccl/topology-paths"):
+        gpu = str(value(notice, "id")).rpartition("-")[2].lower()
+        to_switch = [rate for node, _, _, rate, kind in value(notice, "paths") if (node, kind) == ("NVS", "NVL")]
+        for host in notice.hosts if to_switch and value(notice, "node") == "GPU" else ():
+            rates[host][gpu] = float(max(to_switch)), notice
+    ids = {rank: gpu.bus_id for rank, gpu in facts.job.gpus.items()}
+    ranks_of = {(host.name, ids.get(rank)): rank for host in facts.job.hosts for rank in host.ranks}
+    for host, of_host in rates.items():
+        usual = max(rate for rate, _ in of_host.values())
+        narrow = {gpu: rate for gpu, (rate, _) in of_host.items() if rate < usual}
+        if narrow and 2 * len(narrow) < len(of_host):
+            ranks = [ranks_of[host, gpu] for gpu in narrow if (host, gpu) in ranks_of]
+            named = {"narrow": [f"GPU {gpu}" for gpu in narrow], "host": host, "usual": f"{usual:g}"}
+            named["rate"] = f"{min(narrow.values()):g}"
+            yield Hit([], named, ranks, [host], [of_host[gpu][1] for gpu in narrow])
 
 
 def decode_health(mask: int) -> list[str]:

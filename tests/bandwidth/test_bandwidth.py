@@ -58,3 +58,17 @@ def test_every_figure_is_a_range_with_a_source() -> None:
         or not ({"names", "platforms"} & entry.keys())
     ]
     assert not wrong, wrong
+
+
+def test_as_many_slow_nics_as_connections_use_are_the_least_of_nodes_whose_gpus_are_known() -> None:
+    gpu = "#  Rank {0} Group 0 Pid {0} on host{1} device {2} [0000:1b:00] NVIDIA H100 80GB HBM3\n"
+    start = "host{1}:{0}:{0} [{2}] NCCL INFO comm 0x{0} rank {0} nranks 16 cudaDev {2} busId {2}000 - Init COMPLETE\n"
+    way = "host{1}:{0}:{0} [{2}] NCCL INFO Channel 00/0 : {0}[{2}] -> {3}[{2}] [send] via NET/IB/{4}/GDRDMA\n"
+    row = " 1073741824 268435456 float sum -1 {0:.1f} {1:.2f} 41.25 0 {0:.1f} {1:.2f} 41.25 0\n"
+    verdicts = []
+    for nics in (8, 1):
+        places = [(rank, rank // 8, rank % 8, (rank + 8) % 16, rank % nics) for rank in range(16)]
+        text = "".join(line.format(*place) for line in (gpu, start, way) for place in places)
+        job = nccl_inspect.read((text + row.format(2**30 / 22e3, 22.0)).encode())
+        verdicts.append([entry.verdict for entry in job.bandwidth])
+    assert verdicts == [["low"], ["unknown"]]
