@@ -1,8 +1,9 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
 ``CONTRIBUTING.md`` shows such a page, with all that a block may say. The last block, ``examples``, has logs; ``>>>
-RESULT # INTRODUCTION`` precedes each. A line that begins with two blanks continues the value above it. What precedes
-``summary`` is the declaration, with the fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
+RESULT # INTRODUCTION`` precedes each, and is enough for one more result of the log above. A line that begins with two
+blanks continues the value above it. What precedes ``summary`` is the declaration, with the fields of
+:class:`~nccl_inspect.judging.engine.Rule`, and:
 
 * ``about``: the statements, settings or paths of all such lines. ``errors`` (the default) are statements whose
   productions name the rule; else a word of ``SOURCES`` or productions, such as ``nccl/no-transport``. Behind it may
@@ -800,9 +801,11 @@ def render_page(text: str, rule: Rule) -> str:
 
 
 def _examples(block: str) -> Iterator[str]:
-    """Yield the examples of a page and what introduces them: ``>>> RESULT   # INTRODUCTION`` precedes each log."""
+    """Yield the examples of a page and what introduces them: one without lines has the log of the one above."""
     _, *given = re.split("^>>> ", block.removesuffix("```\n"), flags=re.MULTILINE)
-    for head, _, log in (example.partition("\n") for example in given):
+    log = ""
+    for head, _, lines in (example.partition("\n") for example in given):
+        log = lines or log
         result, _, words = head.partition("   # ")
         if words:
             yield _wrap(words if words.endswith(".") else f"{words}:")

@@ -177,6 +177,16 @@ def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason:
     assert reason in found
 
 
+def test_an_example_without_lines_has_the_log_above(tmp_path: Path) -> None:
+    page = PAGE.replace(
+        "\n>>> silent\n", "\n>>> raises line=1 platform=p5.48xlarge   # Elsewhere, too\n>>> silent\n", 1
+    )
+    (tmp_path / "license_refused.md").write_text(page, encoding="utf-8")
+    (entry,) = pages.load_rules(tmp_path, ())
+    first, again, other = re.findall(r"^```log .*\n(.*)$", pages.render_page(page, entry.rule), re.MULTILINE)
+    assert first == again != other
+
+
 def test_a_page_says_nothing_that_its_function_passes_over(tmp_path: Path) -> None:
     (tmp_path / "license_refused.md").write_text(PAGE, encoding="utf-8")
 
