@@ -111,6 +111,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
+    twins = [] if off or refused or possible else _find_twins_with_p2p(facts, rest)
     fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
     named |= {
         "off": off,
@@ -120,6 +121,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "from a list": possible,
         "sure": possible and facts.hardware == "certain",
         "fabric": fabric,
+        "twins": [] if fabric else twins,
         "fast": fast,
         "unmeasured": fast is None,
         "unknown": fast is impact.P2P,
@@ -127,8 +129,24 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     }
     named |= {_RCCL_WARNS[notice.production]: True for notice in warned}
     yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
-    if not possible and not fabric and not off:
+    if not (possible or fabric or off or twins):
         yield Hit(named={"question": True})
+
+
+_FEWEST_TWINS = 3  # hosts of one kind, of which a fault would hit fewer
+
+
+def _find_twins_with_p2p(facts: Facts, pairs: Selection) -> list[str]:
+    """Return hosts with GPUs at the same bus ids as those of these pairs, if they are the more, and use P2P only."""
+    (slow, direct), ids = (_hosts_in(some) for some in (pairs, facts.paths("intra", "P2P"))), facts.bus_ids()
+    kinds = {ids.get(host) for host in slow}
+    twins = sorted(host for host in direct - _hosts_in(facts.paths("intra", "SHM")) if ids.get(host) in kinds)
+    is_known = len(kinds) == 1 and not any(kind is None or None in kind for kind in kinds)
+    return twins if is_known and len(twins) >= max(_FEWEST_TWINS, len(slow) + 1) else []
+
+
+def _hosts_in(pairs: Selection) -> set[str]:
+    return {host for (host,) in pairs.distinct("src_host")}
 
 
 def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:

@@ -233,7 +233,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
 
 
 def _is_unsure_who(facts: Facts, end: ProcessEnd) -> bool:
-    """Return whether it may be no rank, another one, or one that continues: a driver of Ray may catch its tasks' ends."""
+    """Return whether it may be no rank, another one, or one that continues: a driver of Ray may catch ends of tasks."""
     is_caught = ends.is_of_task(end.report) and not facts.with_event(ProcessEnded, lambda e: e.process == "training")
     is_alone = end.trace is not None and end.trace.is_cut_off and end.notice is end.trace.begin
     return end.is_nameless or end.is_rank_unconfirmed or is_caught or is_alone
