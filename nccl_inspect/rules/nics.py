@@ -30,6 +30,7 @@ from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, Link
 from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen
 from nccl_inspect.util.wording import conjugate, is_or_are, list_words, ranks_word, some_names
 
@@ -274,8 +275,12 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
+_FEW_RANKS = 4  # of a host: with fewer GPUs it may have one NIC
+_ONE_NIC = compile_later(r"=?[a-z]\w*\d(?::\d+)?")  # without a number at its end a name stands for all that begin so
+
+
 def nic_shared(facts: Facts) -> Iterator[Hit]:
-    """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
+    """Find hosts where several ranks use one NIC while others are idle, or because a setting names no other one."""
     hosts = [(one, one.shared) for one in idle_nics(facts) if one.meant and one.shared]
     hosts.sort(key=lambda pair: -len(pair[1].ranks))
     for first, shared in hosts[:1]:
@@ -297,6 +302,14 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
         ranks = [rank for _, shared in hosts for rank in shared.ranks]
         shown = [*(one.evidence for one, _ in hosts[:2]), *lines, *evidence_of_settings(policy[:1], 1)]
         yield Hit([], named | {"policy": policy}, ranks, [one.host.name for one, _ in hosts], shown)
+    lists = [one for one in facts.user_settings("NCCL_IB_HCA") if _ONE_NIC.fullmatch(one.value)]
+    used = nics_used(facts.inter_host_rdma_paths()) if lists and not hosts else {}
+    alone = {host: next(iter(nics.values())) for host, nics in used.items() if len(nics) == 1}
+    if crowded := {host: ranks for host, ranks in alone.items() if len(ranks) >= _FEW_RANKS}:
+        host = next(iter(crowded))
+        named = {"only": lists, "ranks": crowded[host], "host": host, "others": [*crowded][1:]}
+        everyone = [rank for some in crowded.values() for rank in some]
+        yield Hit([], named, everyone, list(crowded), evidence_of_settings(lists[:1], 1))
 
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
