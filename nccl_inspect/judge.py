@@ -281,7 +281,7 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     if facts.job.failed and not why:
         warnings = (notice for notice in facts.job.notices if notice.level == "WARN")
         errors.update(id(notice) for notice in warnings if not returned.is_effect(notice))
-    elif not (facts.job.failed or any(finding.fatal for finding in returned.findings) or facts.is_over()):
+    elif not (facts.job.failed or any(finding.fatal for finding in returned.findings) or _has_ended_well(facts)):
         echoes = facts.with_role("echoes-failure")  # of a failure that is not in the log
         errors.update(id(notice) for notice in echoes if not life.works_below(facts, [notice]))
     left = [
@@ -291,6 +291,10 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
     return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]
+
+
+def _has_ended_well(facts: Facts) -> bool:
+    return facts.is_over() or bool(life.successes(facts))
 
 
 def _kind(notice: Notice) -> tuple[str, object]:

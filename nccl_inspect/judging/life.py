@@ -95,9 +95,7 @@ def successes(facts: Facts) -> dict[str, int]:
 
 @once
 def last_signs(facts: Facts) -> dict[str, int]:
-    """Return the last sign of life in each source; none where several jobs print there: it may be that of another."""
-    if facts.job.is_one_of_several:
-        return {}
+    """Return the last sign of life in each source, which may be that of another job where several print there."""
     shown = [line.position for line in facts.job.benchmarks if shows_work(line.text)]
     stated = [*facts.with_role("works"), *facts.with_event(events.NcclTestResult)]
     return dict(sorted([*shown, *_last_places(stated)]))

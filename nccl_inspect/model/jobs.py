@@ -493,8 +493,8 @@ class Landmarks:
         return source_and_line(last)[1] if last < end else 0
 
 
-_AT_WORK = {"test-end", "works", "mid-run", "watchdog-dump", "watchdog-status", "after-timeout", "echoes-failure"}
-"""Roles of what is only printed when a job has begun to work."""
+_CLOSING = {"test-end", "works", "mid-run", "watchdog-dump", "watchdog-status", "after-timeout", "echoes-failure"}
+"""Roles of lines that no job begins with: what follows may be of the next one."""
 _WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
@@ -539,7 +539,7 @@ class Division:
             event = note.event
             is_closing = job_failure.is_end(event) or note.level in STATEMENTS or isinstance(event, events.ErrorCascade)
             if event is not None and not is_closing:
-                is_closing = not _AT_WORK.isdisjoint(engine.find_roles(event)) or getattr(event, "tone", "") == "error"
+                is_closing = not _CLOSING.isdisjoint(engine.find_roles(event)) or getattr(event, "tone", "") == "error"
                 is_closing |= isinstance(event, events.NcclTestResult)
             for place in _list_places(note) if is_closing else ():  # what follows may be of the next job
                 if marks_there := self._landmarks.get(source_and_line(place)[0]):
@@ -851,7 +851,8 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 def find_earlier_runs(gathered: Gathered) -> list[Part]:
     """Return the runs that were over before the newest one began, the oldest first.
 
-    A process without a communicator that ended before the newest run began is of an earlier one that ran at once.
+    A process without a communicator that ended before the newest run began is of an earlier one that ran at once,
+    if its host is one of theirs.
     """
     runs = join_processes(gathered.communicators)
     if len(runs) < 2:
@@ -867,8 +868,10 @@ def find_earlier_runs(gathered: Gathered) -> list[Part]:
     earlier = [run for run in runs[:-1] if is_before(run, newest, ends)]
     joined = {process for run in runs for process in run.processes}
     left = [Part([life]) for life in gathered.living if life.process not in joined] if earlier else []
-    for part in (part for part in left if is_before(part, newest, ends)):
+    late: dict[int, list[ProcessLog]] = {}
+    for part in left:
         at = next((at for at, run in enumerate(earlier) if run.overlaps(part)), None)
-        if at is not None:
-            earlier[at] = Part([*earlier[at].logs, *part.logs], earlier[at].communicators)
-    return earlier
+        is_known = at is not None and part.hosts <= earlier[at].hosts | newest.hosts
+        if at is not None and is_known and is_before(part, newest, ends):
+            late.setdefault(at, []).extend(part.logs)
+    return [Part([*run.logs, *late[at]], run.communicators) if at in late else run for at, run in enumerate(earlier)]

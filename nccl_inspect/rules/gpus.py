@@ -123,11 +123,19 @@ def gpu_degraded(facts: Facts) -> Iterator[Hit]:
     yield from _find_narrow(facts)
 
 
+_NARROW = 0.95  # of the bandwidth of the others: rates are rounded
+
+
 def _find_narrow(facts: Facts) -> Iterator[Hit]:
-    """Find GPUs that have less bandwidth to the NVSwitch than most of their host."""
+    """Find GPUs that have less bandwidth to the NVSwitch than the others of their host, if these are the more.
+
+    Ranks that share multi-node NVLink print the GPUs of several systems, by their numbers: which host is which is open.
+    """
     rates: defaultdict[str, dict[str, tuple[float, Notice]]] = defaultdict(dict)
-    for notice in facts.notices("nccl/topology-paths"):
-        gpu = str(value(notice, "id")).rpartition("-")[2].lower()
+    stated = [(notice, str(value(notice, "id")).rpartition("-")) for notice in facts.notices("nccl/topology-paths")]
+    systems = {system for notice, (system, _, _) in stated if value(notice, "node") == "GPU"}
+    for notice, (_, _, gpu) in stated if len(systems) == 1 else ():
+        gpu = gpu.lower()
         to_switch = [rate for node, _, _, rate, kind in value(notice, "paths") if (node, kind) == ("NVS", "NVL")]
         for host in notice.hosts if to_switch and value(notice, "node") == "GPU" else ():
             rates[host][gpu] = float(max(to_switch)), notice
@@ -135,7 +143,7 @@ def _find_narrow(facts: Facts) -> Iterator[Hit]:
     ranks_of = {(host.name, ids.get(rank)): rank for host in facts.job.hosts for rank in host.ranks}
     for host, of_host in rates.items():
         usual = max(rate for rate, _ in of_host.values())
-        narrow = {gpu: rate for gpu, (rate, _) in of_host.items() if rate < usual}
+        narrow = {gpu: rate for gpu, (rate, _) in of_host.items() if rate < _NARROW * usual}
         if narrow and 2 * len(narrow) < len(of_host):
             ranks = [ranks_of[host, gpu] for gpu in narrow if (host, gpu) in ranks_of]
             named = {"narrow": [f"GPU {gpu}" for gpu in narrow], "host": host, "usual": f"{usual:g}"}

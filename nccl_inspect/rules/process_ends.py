@@ -235,8 +235,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
 def _is_unsure_who(facts: Facts, end: ProcessEnd) -> bool:
     """Return whether it may be no rank, another one, or one that continues: a driver of Ray may catch ends of tasks."""
     is_caught = ends.is_of_task(end.report) and not facts.with_event(ProcessEnded, lambda e: e.process == "training")
-    is_alone = end.trace is not None and end.trace.is_cut_off and end.notice is end.trace.begin
-    return end.is_nameless or end.is_rank_unconfirmed or is_caught or is_alone
+    is_broken_off = end.trace is not None and end.trace.is_cut_off and end.notice is end.trace.begin
+    return end.is_nameless or end.is_rank_unconfirmed or is_caught or is_broken_off
 
 
 def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
@@ -342,7 +342,8 @@ def _find_loss(facts: Facts, left: Silence, echoes: list[Notice], *, sure: bool)
     hosts = {last.process[0] for last in left.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes)
     shown = [*check.first_evidence(echoes)[:_MOST_SHOWN], *(one.evidence for one in left.gone[:1] if one.evidence)]
     ranks = gone or absent or possible or victims
-    is_sure = sure and not life.works_below(facts, echoes)
+    # Of several jobs in a log another one may be the one that works below.
+    is_sure = sure and (facts.job.is_one_of_several or not life.works_below(facts, echoes))
     return Hit([], loss, ranks, hosts, shown, confidence="likely" if is_sure else "possible")
 
 
