@@ -281,9 +281,8 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     if facts.job.failed and not why:
         warnings = (notice for notice in facts.job.notices if notice.level == "WARN")
         errors.update(id(notice) for notice in warnings if not returned.is_effect(notice))
-    elif not (facts.job.failed or any(finding.fatal for finding in returned.findings) or _has_ended_well(facts)):
-        echoes = facts.with_role("echoes-failure")  # of a failure that is not in the log
-        errors.update(id(notice) for notice in echoes if not life.works_below(facts, [notice]))
+    elif not any(finding.fatal for finding in returned.findings):
+        errors.update(map(id, _find_last_echoes(facts)))
     left = [
         notice
         for notice in facts.job.notices
@@ -293,8 +292,11 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]
 
 
-def _has_ended_well(facts: Facts) -> bool:
-    return facts.is_over() or bool(life.successes(facts))
+def _find_last_echoes(facts: Facts) -> list[Notice]:
+    """Return the echoes of a failure that is not in the log, where the job neither ended well nor worked below them."""
+    if facts.job.failed or facts.is_over() or life.successes(facts):
+        return []
+    return [notice for notice in facts.with_role("echoes-failure") if not life.works_below(facts, [notice])]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:

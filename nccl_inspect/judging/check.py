@@ -116,7 +116,8 @@ def tell_account(_: Facts, account: Account) -> Hit:
 def is_fatal(facts: Facts, notices: Iterable[Notice], deadly: bool = False) -> bool:
     """Return whether a call of NCCL failed, peers were lost after it, or no connection came up despite it.
 
-    A job does not survive what is ``deadly``, even with its communicators up.
+    A job does not survive what is ``deadly``, even with its communicators up. Peers may be lost before a line that is
+    printed late, such as an event of Kubernetes.
     """
     if facts.job.failed:
         return True

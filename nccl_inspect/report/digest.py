@@ -288,7 +288,9 @@ def reason(job: Job) -> str:
     if job.verdict != "unknown":
         return paths if job.verdict == "ok" else _MEANING[job.verdict]
     if notice:
-        return f"an error that no rule explains: {message}"
+        is_echo = "echoes-failure" in notice.roles and not is_error(notice)
+        what = "the echo of a failure that is not in the log" if is_echo else "an error that no rule explains"
+        return f"{what}: {message}"
     if job.excerpt and job.paths and paths == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
     ends = [f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f)]

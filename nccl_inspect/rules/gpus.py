@@ -132,12 +132,12 @@ def _find_narrow(facts: Facts) -> Iterator[Hit]:
     Ranks that share multi-node NVLink print the GPUs of several systems, by their numbers: which host is which is open.
     """
     rates: defaultdict[str, dict[str, tuple[float, Notice]]] = defaultdict(dict)
-    stated = [(notice, str(value(notice, "id")).rpartition("-")) for notice in facts.notices("nccl/topology-paths")]
-    systems = {system for notice, (system, _, _) in stated if value(notice, "node") == "GPU"}
-    for notice, (_, _, gpu) in stated if len(systems) == 1 else ():
-        gpu = gpu.lower()
+    stated = [notice for notice in facts.notices("nccl/topology-paths") if value(notice, "node") == "GPU"]
+    ids_of = [str(value(notice, "id")).lower().rpartition("-") for notice in stated]
+    is_one_system = len({system for system, _, _ in ids_of}) == 1
+    for notice, (_, _, gpu) in zip(stated, ids_of, strict=True) if is_one_system else ():
         to_switch = [rate for node, _, _, rate, kind in value(notice, "paths") if (node, kind) == ("NVS", "NVL")]
-        for host in notice.hosts if to_switch and value(notice, "node") == "GPU" else ():
+        for host in notice.hosts if to_switch else ():
             rates[host][gpu] = float(max(to_switch)), notice
     ids = {rank: gpu.bus_id for rank, gpu in facts.job.gpus.items()}
     ranks_of = {(host.name, ids.get(rank)): rank for host in facts.job.hosts for rank in host.ranks}

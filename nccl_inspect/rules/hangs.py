@@ -549,9 +549,9 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
         origins |= {rank for notice, rank in named if notice in own and rank is not None}
         known = {"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True}
         yield Hit([], known, origins, (), check.first_evidence(signals))
-    elif not (facts.errors() or facts.is_over() or exceptions.exceptions_of(facts).traces):
+    elif not (facts.errors() or exceptions.exceptions_of(facts).traces):
         ended = facts.notices("torch/process-terminating")  # all that is left of it
-        if ended:
+        if any(not exceptions.is_over_below(facts, line) for notice in ended for line in notice.evidence):
             who = ranks_word(ranks) if (ranks := ranks_in(ended)) else "a rank"
             yield Hit(ended, {"ended": who}, evidence=check.first_evidence(ended))
 

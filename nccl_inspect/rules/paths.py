@@ -111,7 +111,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
     named = _hardware(facts, rest)
-    twins = [] if off or refused or possible else _find_twins_with_p2p(facts, rest)
+    twins = [] if off or refused or possible or fabric else _find_twins_with_p2p(facts, rest)
     fast = impact.p2p(facts.platform, bool(named["on NVLink"]) or fabric)
     named |= {
         "off": off,
@@ -121,7 +121,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "from a list": possible,
         "sure": possible and facts.hardware == "certain",
         "fabric": fabric,
-        "twins": [] if fabric else twins,
+        "twins": twins,
         "fast": fast,
         "unmeasured": fast is None,
         "unknown": fast is impact.P2P,
